@@ -56,7 +56,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     try:
         # Text from elsewhere need not be valid Unicode.
         data = content.encode("utf-8", errors="replace") if isinstance(content, str) else content
-        with durable(partial) as file:  # else the name may reach the disk before the content
+        with named(path), durable(partial) as file:  # else the name may reach the disk before the content
             file.write(data)
         partial.replace(path)
     except BaseException:
@@ -74,6 +74,17 @@ def remove_partial(folder: Path) -> None:
     for path in folder.glob("*.partial"):
         if path.is_file() and re.search(r"\.\d+\.partial$", path.name):
             path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Gives an OSError of writing, which names no file, the name of this one: which disk is full is else not told."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextlib.contextmanager

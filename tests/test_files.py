@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from acer_tf.files import sync, write_whole
+from acer_tf.files import named, sync, write_whole
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_and_the_earlier_one_as_it_was(tmp_path, monkeypatch):
@@ -16,6 +16,14 @@ def test_a_file_that_cannot_be_written_leaves_nothing_and_the_earlier_one_as_it_
     with pytest.raises(OSError, match="No space"):
         write_whole(tmp_path / "file", "later")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "earlier")]
+
+
+def test_an_error_of_a_full_disk_names_the_file(tmp_path):
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    with pytest.raises(OSError) as error, named(full), full.open("wb") as file:
+        file.write(b"1")
+    assert str(error.value) == f"[Errno 28] No space left on device: '{full}'"
 
 
 @pytest.mark.parametrize(

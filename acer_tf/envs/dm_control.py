@@ -26,7 +26,8 @@ def make_dm_control(name: str, num_envs: int, seeds: list[int], **options: Any) 
     """
     env_id = f"dm_control/{name}"
     suite = {f"{domain}-{task}-v0" for domain, task in dm_control.suite.ALL_TASKS}
-    if name not in suite and split_arguments(env_id)[0] in gymnasium.registry:
+    registered = split_arguments(env_id)[0]
+    if registered in gymnasium.registry and registered.removeprefix("dm_control/") not in suite:
         raise InvalidEnvironment(f"{env_id} is not supported: of dm_control, only the Control Suite is")
     return make_gymnasium(env_id, num_envs, seeds, has_time_limit=True, wrap=_wrapped, view=_view, **options)
 

@@ -16,7 +16,7 @@ import numpy as np
 from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment, closing
-from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
+from acer_tf.errors import InvalidEnvironment, NonFinitePolicy, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import whole_number
 from acer_tf.settings.declaration import at_least, between
@@ -119,7 +119,7 @@ def evaluate(
             anyone's code.
         EnvironmentFailure: the environment raised, or returned what it must not.
         PolicyError: the policy does not fit the installed environment, has unusable Atari preset values, or what it
-            answers is not finite.
+            answers is not finite (NonFinitePolicy).
         OSError: the video could not be written (disk full).
     """
     episodes = whole_number("episodes", episodes, RANGES["episodes"])
@@ -132,7 +132,8 @@ def evaluate(
     if isinstance(policy, str | Path):
         policy = load_policy(policy)
     env_id = env if isinstance(env, str) else policy.metadata["env"]
-    if env is None and ":" in env_id:  # "module:Id-v0" from a policy's metadata, which may be a stranger's
+    # "module:Id-v0" from a policy's metadata, which may be a stranger's; a colon may also be in an argument.
+    if env is None and ":" in env_id.partition(",")[0]:
         raise InvalidEnvironment(
             f"the environment {env_id} may import a module that only a file names; if you trust its code, name "
             f"it: --env={env_id}"
@@ -249,7 +250,7 @@ def _choose(answer: Mapping[str, np.ndarray], random: np.random.Generator | None
     name = "mean" if "mean" in answer else "probabilities"
     phi = answer[name]
     if not np.isfinite(phi).all():
-        raise PolicyError(f"the policy's {name} is not finite")
+        raise NonFinitePolicy(f"the policy's {name} is not finite")
     if name == "mean":
         noise = 0.0 if random is None else answer["std"] * random.standard_normal(phi.shape)
         return (phi + noise).astype(np.float32)

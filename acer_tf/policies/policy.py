@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.errors import PolicyError
+from acer_tf.errors import NonFinitePolicy, PolicyError
 from acer_tf.files import POLICY_METADATA
 from acer_tf.policies.metadata import read_metadata, spec_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, in_dtype, input_name, map_leaves
@@ -79,12 +79,12 @@ class Policy:
 
         [N] int32 (int64 if the environment's numbers need it; [N, ...] if they are arrays), or [N, d] float32 within
         the environment's bounds.
-        Raises PolicyError if an answer of the policy is not finite.
+        Raises NonFinitePolicy if an answer of the policy is not finite.
         """
         answer = self.answer(observation, action_mask=action_mask)
         for name, value in answer.items():
             if not np.isfinite(value).all():
-                raise PolicyError(f"the policy's {name} is not finite")
+                raise NonFinitePolicy(f"the policy's {name} is not finite")
         return answer["greedy_action" if greedy else "action"]
 
     def probabilities(self, observation: PerLeaf, action_mask: np.ndarray | None = None) -> np.ndarray:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from acer_tf.errors import FolderInUse, RecordError, RunFolderError
-from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, remove_partial, set_aside
+from acer_tf.files import POLICY_METADATA, is_taken, named, remove_empty, remove_partial, set_aside
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, DamagedError, Snapshot
 from acer_tf.runs.provenance import user_modules
@@ -78,9 +78,10 @@ class Lock:
                 raise FolderInUse(f"--{flag}={folder} is in use by {holder}") from error
             raise RunFolderError(f"--{flag}={folder} cannot be locked: {error}") from error
         _HELD.add(self._file)
-        self._file.truncate(0)
-        self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
-        self._file.flush()
+        with named(self._path):
+            self._file.truncate(0)
+            self._file.write(f"host {socket.gethostname()}, pid {os.getpid()}\n")
+            self._file.flush()
         remove_partial(folder)
 
     def release(self) -> None:
@@ -125,6 +126,24 @@ def known_run(run_dir: Path) -> RunRecord | None:
     if record is None and remains:
         raise RunFolderError(f"--run_dir={run_dir} has a {remains[0]} but no run.json: choose another folder")
     return record
+
+
+def require_same_factory(record: RunRecord, given: bool, run_dir: Path) -> None:
+    """Raises RunFolderError unless the environment is made by a function (`given`) if and only if the recorded one was.
+
+    The environment's name need not exist then: it is only a label.
+    """
+    made = record.document.get("env_function")
+    if made and not given:
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run in an environment that a function made: continue it in Python, with "
+            f"env={made}"
+        )
+    if given and not made:
+        raise RunFolderError(
+            f"--run_dir={run_dir} holds a run in {record.settings['env']}, which no function made: continue it without "
+            "env, or choose another folder"
+        )
 
 
 def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> None:
@@ -201,28 +220,33 @@ def record_in(run_dir: Path) -> RunRecord | None:
 
 
 def resume(
-    folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str]
+    folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str], *, finished: bool = False
 ) -> tuple[Snapshot | None, list[str]]:
     """Restores what the run in `folder` continues from, its replay into `replay`.
 
     Args:
         repair: what may be repaired, names of `REPAIRS`; what is whole is left alone.
+        finished: whether the run has ended before, by its record.
 
     Returns:
         The snapshot, None for step 0; and what was lost or repaired, for the run's record.
 
     Raises:
         CheckpointError: no checkpoint can be read; says how to go on.
-        RunFolderError: progress.csv is not that of the checkpoint, or there are rows but no checkpoint.
+        RunFolderError: progress.csv is not that of the checkpoint, or there is no checkpoint, but rows or an end.
     """
     curve = folder / "progress.csv"
     try:
         snapshot = checkpoints.restore(replay, salvage="replay" in repair)
         # Every run writes a checkpoint before its first row.
-        if snapshot is None and curve.exists() and curve.stat().st_size:
+        rows = curve.exists() and curve.stat().st_size
+        if snapshot is None and (rows or finished):
             policy = f", or use the policy in {folder / 'policy'}" if (folder / "policy").exists() else ""
+            lost = "has rows of progress, but no checkpoint"
+            if not rows:
+                lost = "holds a run that has ended, but no checkpoint"
             raise RunFolderError(
-                f"--run_dir={folder} has rows of progress, but no checkpoint: put {folder / 'checkpoints'} back, give "
+                f"--run_dir={folder} {lost}: put {folder / 'checkpoints'} back, give "
                 f"--repair=restart to begin again at step 0, choose another folder{policy}"
             )
     except (DamagedError, RunFolderError):
@@ -230,7 +254,8 @@ def resume(
             raise
         parts = (curve, folder / "checkpoints", folder / "best_policy")
         kept = [set_aside(path).name for path in parts if path.exists()]
-        return None, [f"begun again at step 0; what there was is kept as {' and '.join(kept)}"]
+        there = f"what there was is kept as {' and '.join(kept)}" if kept else "nothing of it was left"
+        return None, [f"begun again at step 0; {there}"]
     if snapshot is None:
         return None, []
     notes = [snapshot.lost] if snapshot.lost else []

@@ -19,6 +19,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from acer_tf.errors import RunFolderError
+from acer_tf.files import named
 
 
 class Progress:
@@ -55,7 +56,8 @@ class Progress:
 
     def state(self) -> dict[str, Any]:
         """JSON-able: bytes of progress.csv and their checksum, after syncing it to disk."""
-        os.fsync(self._file.fileno())
+        with named(self._path):
+            os.fsync(self._file.fileno())
         return {"position": self._written, "progress_sha256": self._sha256.hexdigest()}
 
     def write(self, row: Mapping[str, float | int | None]) -> None:
@@ -67,8 +69,9 @@ class Progress:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([*head, row.values()])
         lines = text.getvalue().encode()
-        self._file.write(lines)
-        self._file.flush()
+        with named(self._path):
+            self._file.write(lines)
+            self._file.flush()
         self._written += len(lines)
         self._sha256.update(lines)
         given = {name: value for name, value in row.items() if value is not None}
@@ -80,7 +83,8 @@ class Progress:
             self._events.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with named(self._path):
+            self._file.close()
         with _os_errors():
             self._events.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from acer_tf.errors import RecordError
-from acer_tf.files import read_json, write_json
+from acer_tf.files import read_json, write_json, write_whole
 from acer_tf.runs.provenance import command_line, now, packages, provenance
 from acer_tf.settings.record import jsonable
 from acer_tf.types import EnvironmentSpec
@@ -108,7 +108,7 @@ def run_document(settings: Mapping[str, Any], details: Mapping[str, Any]) -> dic
 
 def begin_record(folder: Path, settings: Mapping[str, Any], details: Mapping[str, Any]) -> None:
     """Writes packages.txt, then run.json, whose presence marks a run folder."""
-    (folder / "packages.txt").write_text(packages())
+    write_whole(folder / "packages.txt", packages())
     write_json(folder / "run.json", run_document(settings, details))
 
 

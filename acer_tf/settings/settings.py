@@ -308,6 +308,16 @@ class Settings:
         return max(1, self.actors)
 
     @property
+    def evaluation_envs(self) -> int:
+        """Environments of an evaluation while training: at most 16, as in the command `evaluate`."""
+        return min(16, self.evaluate_episodes) if self.evaluate_every else 0
+
+    @property
+    def evaluation_protocol(self) -> tuple[Any, ...]:
+        """What two evaluations while training must share for their returns to compare, besides environment and seed."""
+        return self.evaluate_episodes, self.evaluate_greedy, self.evaluate_max_episode_steps
+
+    @property
     def lagging(self) -> bool:
         """Whether an unroll is collected with the weights from before the last iteration's updates."""
         return self.actors > 0 or self.acting_lag == 1

@@ -223,7 +223,7 @@ def process_bytes(settings: Settings, spec: EnvironmentSpec, *, on_ray: bool = F
     windows = max(settings.windows_per_update, settings.trajectories_per_update or settings.num_envs)
     row = 8 * (spec.observation_size + _UNITS)  # float32, with gradients
     others = 0 if on_ray else max(0, settings.num_envs - _USUAL_ENVS)
-    others += min(_USUAL_ENVS, settings.evaluate_episodes) if settings.evaluate_every else 0
+    others += settings.evaluation_envs
     batch = max(0, windows - _USUAL_ENVS) * settings.window_length * row
     return resources.PROCESS_BYTES + others * settings.family.bytes_each + batch
 
@@ -237,8 +237,8 @@ def require_memory(
     """
     process, num_envs = process_bytes(settings, spec, on_ray=on_ray), settings.num_envs
     least = 0 if in_file else replay_bytes(settings, spec, _least_rows(settings, spec))
-    if num_envs > _USUAL_ENVS and process + least > available:
-        usual = resources.PROCESS_BYTES + least * _USUAL_ENVS // num_envs
+    usual = resources.PROCESS_BYTES + least * _USUAL_ENVS // num_envs
+    if num_envs > _USUAL_ENVS and process + least > max(available, usual):
         each = -(-(process + least - usual) // (num_envs - _USUAL_ENVS))
         fits = _USUAL_ENVS + (available - usual) // each
         fits -= fits % math.lcm(settings.trajectories_per_update or 1, settings.actors or 1)  # which must divide it

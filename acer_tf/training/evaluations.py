@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acer_tf.errors import NonFiniteError, PolicyError
+from acer_tf.errors import NonFiniteError, NonFinitePolicy
 from acer_tf.files import POLICY_METADATA, missing_parts
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.policies.export import exporting
 from acer_tf.settings import Settings
 from acer_tf.training.build import derive_seed
 
-USUAL_ENVS = 16  # the most environments of an evaluation, as in the command `evaluate`
 BEST = "best_policy"
 _PROTOCOL = ("env", "episodes", "greedy", "seed", "max_episode_steps")  # scores that differ in these do not compare
 
@@ -34,6 +33,7 @@ class Evaluations:
         self._best = folder / BEST
         self.steps = 0  # of the run at the last evaluation
         self.mean: float | None = None  # its mean return
+        self._protocol = settings.evaluation_protocol  # its
         self._error: float | None = None
         self.seconds = 0.0  # that evaluations have taken in this process
 
@@ -41,7 +41,8 @@ class Evaluations:
     def reached(self) -> bool:
         """Whether the last evaluation ends the run."""
         wanted = self.settings.stop_at_return
-        return wanted is not None and self.mean is not None and self.mean >= wanted
+        comparable = self.mean is not None and self._protocol == self.settings.evaluation_protocol
+        return comparable and wanted is not None and self.mean >= wanted
 
     def due(self, steps: int) -> bool:
         """Whether a row of progress at `steps` has an evaluation: the first one after each interval, and the last."""
@@ -53,8 +54,8 @@ class Evaluations:
 
         Raises:
             NonFiniteError: the policy's answers are not finite.
-            EnvironmentFailure: an environment raised, or returned what it must not.
             OSError: the policy could not be written (disk full).
+            And what `evaluate` raises of environments that do not begin, do not suit the policy, or fail.
         """
         from acer_tf.policies.evaluation import evaluate
 
@@ -65,7 +66,7 @@ class Evaluations:
                 episodes=h.evaluate_episodes,
                 greedy=h.evaluate_greedy,
                 seed=derive_seed(h, "evaluation"),
-                num_envs=USUAL_ENVS,
+                num_envs=h.evaluation_envs,
                 max_episode_steps=h.evaluate_max_episode_steps or None,
                 **self._options,
                 check=check,
@@ -75,11 +76,12 @@ class Evaluations:
                 {name: getattr(result, name) for name in ("mean", "standard_error", "episodes", "num_envs")}
                 | {name: getattr(result, name) for name in ("greedy", "seed", "max_episode_steps")}
             )
-        except PolicyError as error:
+        except NonFinitePolicy as error:
             raise NonFiniteError(f"{error}, at step {steps:,}") from error
         finally:
             self.seconds += time.monotonic() - began
         self.steps, self.mean, self._error = steps, result.mean, result.standard_error
+        self._protocol = h.evaluation_protocol
 
     def keep_if_best(self, score: dict[str, Any]) -> None:
         """Keeps the present policy if it is better than the kept one, or that one's score is of another protocol."""
@@ -103,7 +105,8 @@ class Evaluations:
 
     def state(self) -> dict[str, Any]:
         """JSON-able, for a checkpoint."""
-        return {"steps": self.steps, "mean": self.mean, "error": self._error}
+        return {"steps": self.steps, "mean": self.mean, "error": self._error, "protocol": self._protocol}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.steps, self.mean, self._error = state["steps"], state["mean"], state["error"]
+        self._protocol = tuple(state["protocol"])

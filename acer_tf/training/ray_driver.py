@@ -63,7 +63,7 @@ class Driver:
             time.sleep(_PAUSE_SECONDS * attempt)  # Ray may not know yet that a node died
             for group, why in lost.items():
                 self.notes.append(f"actor {group} {why}: another takes its place, with new episodes")
-                self._replace(group)
+                self._replace(group, attempt)
         ordered = [unrolls[group] for group in range(len(self._actors))]
         self._states = [unroll.next_state for unroll in ordered]
         return Unroll.joined(ordered)
@@ -117,10 +117,10 @@ class Driver:
         if not any(node["Alive"] for node in nodes):
             raise ClusterLost("the Ray cluster is gone: none of its nodes is alive")
 
-    def _replace(self, group: int) -> None:
+    def _replace(self, group: int, attempt: int) -> None:
         self._kill(group)
-        # One step more than the run has, so that the seeds give other episodes than the lost actor had.
-        steps, truncates = self._request.steps + 1, self._states[group]
+        # More steps than the run has, so that the seeds give other episodes than any lost actor had.
+        steps, truncates = self._request.steps + 1 + attempt, self._states[group]
         actor = self._actors[group] = self._remote.remote(*self._arguments, steps, group, truncates=truncates)
         self._places[group] = actor.place.remote()
         self._begun[group] = actor.unroll.remote(self._weights, self._request)

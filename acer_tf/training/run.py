@@ -82,7 +82,7 @@ class Job(NamedTuple):
     quiet: bool
     env: envs.EnvFactory | None
     on_row: Callable[[Row, Policy], None] | None
-    log: Log | None
+    episodes: Log | None  # logged ones, which replay begins with
 
     def say(self, line: str) -> None:
         if not self.quiet:
@@ -143,7 +143,7 @@ def run(job: Job) -> Path:
         return begun.finish()
 
 
-_STATE = ("actor", "loop", "seconds", "evaluations", "row_due", "reach", "logged")  # that `_Run.save` writes
+_STATE = ("actor", "loop", "seconds", "evaluations", "row_due", "reach", "last_row")  # that `_Run.save` writes
 
 
 def _restore(
@@ -157,7 +157,8 @@ def _restore(
     """The run from its checkpoint, or from step 0, with its record and progress.csv begun or continued."""
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")
-    snapshot, repaired = resume(folder, checkpoints, replay, job.repair)
+    finished = job.record is not None and job.record.finished
+    snapshot, repaired = resume(folder, checkpoints, replay, job.repair, finished=finished)
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     maker = records.maker_of(provenance() | computes)
@@ -183,10 +184,11 @@ def _restore(
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)
     if snapshot is None:
-        if job.log is not None:
-            loop.fill(job.log)
-            begins["replay_from"] = {"steps": job.log.steps, "rows_per_environment": job.log.rows}
-            job.say(f"replay begins with {replay.stored:,} rows per environment, of {job.log.steps:,} logged steps")
+        if job.episodes is not None:
+            loop.fill(job.episodes)
+            logged = job.episodes.steps
+            begins["replay_from"] = {"steps": logged, "rows_per_environment": job.episodes.rows}
+            job.say(f"replay begins with {replay.stored:,} rows per environment, of {logged:,} logged steps")
         preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
         details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
@@ -212,7 +214,7 @@ def _restore(
     if snapshot is not None:
         begun.evaluations.restore(state["evaluations"])
         begun.row_due, begun.reach.rows = state["row_due"], state["reach"]
-        begun.logged = (state["logged"][0], state["logged"][1])
+        begun.last_row = (state["last_row"][0], state["last_row"][1])
     return begun
 
 
@@ -238,7 +240,7 @@ class _Run:
         self.evaluations = Evaluations(job.settings, self.policy, job.folder, options)
         self.reach = Reach(job.settings)
         self._began = time.monotonic() - self.seconds_before
-        self.logged = (self.steps, self.seconds_before)  # steps and seconds at the last row of progress
+        self.last_row = (self.steps, self.seconds_before)  # steps and seconds at the last row of progress
 
     @property
     def steps(self) -> int:
@@ -255,7 +257,7 @@ class _Run:
         # The first interval with replay throughout tells the rate that will last.
         slower_at = self.steps + missing + settings.log_interval if settings.replay_ratio and missing else 0
         if self.row_due:  # the run was stopped during its evaluation
-            self._log(stop, slower_at)
+            self._write_row(stop, slower_at)
         if self.unsaved:
             self.save()
         saved = time.monotonic()
@@ -273,7 +275,7 @@ class _Run:
                     self._note(notes)
                     notes.clear()
             if self.steps // settings.log_interval > interval or self.steps >= settings.total_steps:
-                self._log(stop, slower_at)
+                self._write_row(stop, slower_at)
             if stop.signal_number is not None:
                 self.save()
                 raise Interrupted(stop.signal_number)
@@ -281,7 +283,7 @@ class _Run:
                 self.save()
                 saved = time.monotonic()
 
-    def _log(self, stop: StopRequest, slower_at: int) -> None:
+    def _write_row(self, stop: StopRequest, slower_at: int) -> None:
         """Evaluates if it is time, writes a row of progress, and shows it; see `progress_line`."""
         self.row_due = True
         if self.evaluations.due(self.steps):
@@ -334,7 +336,7 @@ class _Run:
             if stop.signal_number is None or isinstance(error, Exception):
                 self.save()
                 self._export()
-            if isinstance(error, OSError) and stop.signal_number is not None:  # as in `_log`
+            if isinstance(error, OSError) and stop.signal_number is not None:  # as in `_write_row`
                 raise Interrupted(stop.signal_number) from error
             raise
 
@@ -361,7 +363,7 @@ class _Run:
         """Writes a checkpoint; raises NonFiniteError instead if a weight is not finite."""
         state = {"actor": self.loop.collector.state(), "loop": self.loop.state(), "seconds": self._seconds()}
         state |= {"evaluations": self.evaluations.state(), "row_due": self.row_due, "reach": self.reach.rows}
-        state |= {"logged": self.logged}
+        state |= {"last_row": self.last_row}
         arrays, state = self.agent.arrays(), state | self.progress.state()
         for name, array in arrays.items():
             if not np.isfinite(array).all():
@@ -369,14 +371,14 @@ class _Run:
         self.checkpoints.save(Snapshot(arrays, state), self.loop.replay if with_replay else None, self.steps)
 
     def _row(self) -> Row:
-        loop, collector, (steps, seconds) = self.loop, self.loop.collector, self.logged
-        self.logged = (self.steps, self._seconds())
+        loop, collector, (steps, seconds) = self.loop, self.loop.collector, self.last_row
+        self.last_row = (self.steps, self._seconds())
         diagnostics, new_returns = loop.take_diagnostics(), collector.take_returns()
         row = {
             "steps": self.steps,
             "frames": self.steps * self.agent.network.spec.frames_per_step,
-            "seconds": self.logged[1],
-            "steps_per_second": (self.steps - steps) / max(self.logged[1] - seconds, 1e-9),
+            "seconds": self.last_row[1],
+            "steps_per_second": (self.steps - steps) / max(self.last_row[1] - seconds, 1e-9),
             "episodes": collector.episodes,
             "mean_return": float(np.mean(collector.recent_returns)) if collector.recent_returns else None,
             "interval_return": float(np.mean(new_returns)) if new_returns else None,

@@ -25,10 +25,11 @@ from acer_tf import envs
 from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.files import missing_parts
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.runs.folder import REPAIRS, known_run, require_same_run
+from acer_tf.runs.folder import REPAIRS, known_run, require_same_factory, require_same_run
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings, whole_number
 from acer_tf.settings.declaration import at_least
+from acer_tf.settings.record import settings_from
 from acer_tf.training.device import ACTING_DEVICES, ACTING_GB, CPU, find_device
 from acer_tf.training.initialize import require_source
 from acer_tf.training.logged import Episode, Estimate, Log
@@ -101,7 +102,8 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError: bad input; nothing was started or written. Or an evaluation could not begin;
+            a checkpoint was written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
             of its checkpoint.
         Interrupted: by a signal; a checkpoint was written. It is a KeyboardInterrupt, not an Exception.
@@ -152,8 +154,10 @@ def train(
     options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
     if settings.evaluate_every and settings.evaluate_max_episode_steps:  # vector environments take no limit
         options["max_episode_steps"] = settings.evaluate_max_episode_steps
-    spec = envs.spec(settings.env, factory=env, **options)
     record = known_run(folder)
+    if record:
+        require_same_factory(record, env is not None, folder)
+    spec = envs.spec(settings.env, factory=env, **options)
     where = find_device(device)
     if gpu_memory_gb and where == CPU:
         raise SettingsError(f"--gpu_memory_gb={gpu_memory_gb:g}: has no effect on a run that computes on the CPU")
@@ -167,17 +171,6 @@ def train(
         raise SettingsError("--precision=tf32: only GPUs have it, and this run would compute on the CPU")
     if record:
         require_same_run(record, settings, spec, folder)
-        made = record.document.get("env_function")
-        if made and env is None:
-            raise RunFolderError(
-                f"--run_dir={folder} holds a run in an environment that a function made: continue it in Python, with "
-                f"env={made}"
-            )
-        if env is not None and not made:
-            raise RunFolderError(
-                f"--run_dir={folder} holds a run in {settings.env}, which no function made: continue it without env, "
-                "or choose another folder"
-            )
     else:  # a run that began before a check was made may continue
         require_effect(settings, spec)
         if settings.initialize_from is not None:
@@ -199,7 +192,8 @@ def train(
     policy = folder / "policy"
     done = record and record.finished and record.settings["total_steps"] >= settings.total_steps
     if record and (score := record.document.get("stopped_at_return")) is not None:
-        done = done and settings.stop_at_return is not None and score >= settings.stop_at_return
+        same = settings_from(record.settings).evaluation_protocol == settings.evaluation_protocol
+        done = done and same and settings.stop_at_return is not None and score >= settings.stop_at_return
     if done and not missing_parts(policy):
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)

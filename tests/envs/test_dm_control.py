@@ -57,6 +57,13 @@ def test_what_is_not_of_the_suite_is_refused():
         envs.make("dm_control/stack_2_bricks_vision-v0", 1, 0)
 
 
+def test_arguments_follow_the_id():
+    envs.make("dm_control/cartpole-swingup-v0,max_episode_steps=5", 1, 0).close()
+    with pytest.raises(InvalidEnvironment, match="mass") as refused:
+        envs.make("dm_control/cartpole-swingup-v0,mass=2", 1, 0)
+    assert "is not supported" not in str(refused.value)
+
+
 def test_every_model_of_the_suite_has_a_camera():
     models = {path.stem: mujoco.MjSpec.from_file(str(path)) for path in Path(suite.__file__).parent.glob("*.xml")}
     assert {domain for domain, _ in suite.ALL_TASKS} <= models.keys()

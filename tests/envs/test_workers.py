@@ -20,6 +20,7 @@ from gymnasium import spaces
 from acer_tf import envs
 from acer_tf.envs import workers
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
+from acer_tf.runs.signals import USUAL
 from acer_tf.settings import make_settings
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, small_settings, timeless
@@ -234,6 +235,10 @@ def test_what_is_refused_before_anything_starts(given, workers, flag, tmp_path):
     with pytest.raises((InvalidEnvironment, SettingsError), match=flag):
         train(settings, tmp_path / "run", env_workers=workers)
     assert not (tmp_path / "run").exists()
+
+
+def test_its_processes_leave_to_the_run_all_signals_that_it_answers():
+    assert USUAL.keys() == workers._SIGNALS
 
 
 @pytest.mark.process

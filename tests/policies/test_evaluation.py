@@ -14,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs, resources
 from acer_tf.envs import ATARI_PRESETS, AtariPreset
-from acer_tf.errors import InvalidEnvironment, PolicyError, SettingsError
+from acer_tf.errors import InvalidEnvironment, NonFinitePolicy, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation
@@ -241,7 +241,7 @@ def test_a_policy_that_is_not_finite_is_refused(scripted: list[ScriptedEnvironme
     policy = FakePolicy("Any-v0")
     policy.shares = np.array([np.nan, 1.0], np.float32)
     for greedy in (False, True):
-        with pytest.raises(PolicyError, match="not finite"):
+        with pytest.raises(NonFinitePolicy, match="not finite"):
             run(policy, greedy=greedy)
     assert all(env.closed for env in scripted)
 
@@ -443,6 +443,10 @@ def test_a_module_that_only_the_metadata_names_is_not_imported(tmp_path: Path, m
     with pytest.raises(InvalidEnvironment):
         run(FakePolicy("Any-v0"), env="evilmod:x-v0")
     assert (tmp_path / "imported").exists()
+
+
+def test_a_colon_in_an_argument_names_no_module(scripted: list[ScriptedEnvironment]) -> None:
+    assert run(FakePolicy("Any-v0,start=10:30"), episodes=1).env == "Any-v0,start=10:30"
 
 
 def test_the_environment_that_the_caller_names_is_used(tmp_path: Path) -> None:

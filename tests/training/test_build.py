@@ -382,6 +382,12 @@ def test_environments_on_other_machines_do_not_count():
     build.require_memory(acting, PONG, there + 10**9, on_ray=True)
 
 
+def test_environments_whose_rows_and_copies_are_elsewhere_are_not_blamed():
+    settings = settings_of("CartPole-v1", num_envs=32, trajectories_per_update=1)
+    acting = dataclasses.replace(settings, actors=4)
+    build.require_memory(acting, CARTPOLE, resources.PROCESS_BYTES - 10**8, in_file=True, on_ray=True)
+
+
 def test_a_large_batch_and_the_priorities_of_items_count():
     rank = {"agent": "dqn", "preset": "ddqn_rank", "num_envs": 4, "replay_capacity": 20_000, "replay_start": 0}
     small, large = (settings_of("CartPole-v1", **rank, replay_batch=batch) for batch in (32, 100_000))

@@ -16,6 +16,7 @@ from acer_tf.errors import (
     Interrupted,
     InvalidEnvironment,
     NonFiniteError,
+    NonFinitePolicy,
     PolicyError,
     RunFolderError,
     SettingsError,
@@ -164,6 +165,26 @@ def test_a_return_ends_the_run(scores, tmp_path, capsys):
     check_progress(tmp_path / "run", small_settings())
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_return_by_another_protocol_does_not_end_the_run(stopped, scores, tmp_path, monkeypatch):
+    """Neither that of a run that has ended, nor that of the last checkpoint."""
+    scores[:] = [5.0, 7.0]
+    if stopped:
+        train(small_settings(**EVALUATED, stop_at_return=6.5), tmp_path / "run", quiet=True)
+    else:
+
+        def on_row(row, policy):
+            if not scores:
+                raise StopIteration
+
+        with pytest.raises(StopIteration):
+            train(small_settings(**EVALUATED), tmp_path / "run", quiet=True, on_row=on_row)
+    scores[:] = [6.0]
+    train(small_settings(**EVALUATED, evaluate_greedy=True, stop_at_return=6.5), tmp_path / "run", quiet=True)
+    record = document(tmp_path / "run")
+    assert not scores and record["steps"] >= 600 and "stopped_at_return" not in record
+
+
 def test_a_run_that_is_killed_as_it_ends_by_a_return_ends_there(scores, tmp_path, monkeypatch):
     scores[:] = [7.0]
     wanted = small_settings(**EVALUATED, stop_at_return=6.5)
@@ -204,9 +225,18 @@ def test_its_time_is_not_that_of_training(scores, tmp_path, monkeypatch):
 
 
 def test_a_policy_that_is_not_finite_has_diverged(scores, tmp_path):
-    scores[:] = [PolicyError("the policy's probabilities is not finite")]
+    scores[:] = [NonFinitePolicy("the policy's probabilities is not finite")]
     with pytest.raises(NonFiniteError, match="not finite, at step 2"):
         train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
+
+
+def test_an_environment_that_does_not_suit_the_policy_is_no_divergence(scores, tmp_path):
+    scores[:] = [PolicyError("the policy does not fit the installed CartPole-v1: num_actions: 2 there, 3 here")]
+    with pytest.raises(PolicyError, match="does not fit"):
+        train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)
+    scores[:] = [5.0, 6.0, 7.0]
+    train(small_settings(**EVALUATED), tmp_path / "run", quiet=True)  # from the checkpoint, with its row
+    check_progress(tmp_path / "run", small_settings())
 
 
 def test_bad_input_of_an_evaluation_alone_is_a_failure_of_a_run_that_has_begun(scores, tmp_path):

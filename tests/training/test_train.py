@@ -472,6 +472,20 @@ def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, c
     check_progress(run_dir, small_settings())
 
 
+def test_a_run_that_has_ended_does_not_begin_anew_without_a_word(tmp_path, monkeypatch, capsys):
+    use_light_agents(monkeypatch)
+    run_dir = tmp_path / "run"
+    train(small_settings(total_steps=200), run_dir, quiet=True)
+    shutil.rmtree(run_dir / "checkpoints")
+    (run_dir / "progress.csv").unlink()
+    before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
+    assert script(small_settings(), run_dir) == 2
+    assert "holds a run that has ended, but no checkpoint" in capsys.readouterr().err
+    assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    assert script(small_settings(), run_dir, repair=["restart"]) == 0
+    check_progress(run_dir, small_settings())
+
+
 def test_a_run_killed_before_its_first_timed_checkpoint_is_not_one_that_lost_it(tmp_path, monkeypatch, capsys):
     def killed(update):
         if update == 40:
@@ -519,6 +533,13 @@ def test_a_run_without_a_function_is_not_continued_with_one(tmp_path, monkeypatc
     train(small_settings(total_steps=100), tmp_path / "run", quiet=True)
     with pytest.raises(RunFolderError, match="CartPole-v1, which no function made: continue it without env"):
         train(small_settings(total_steps=200), tmp_path / "run", env=cartpole, quiet=True)
+
+
+def test_a_label_that_names_no_environment_is_not_what_a_run_without_its_function_is_told(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    train(small_settings(env="corridor", total_steps=100), tmp_path / "run", env=cartpole, quiet=True)
+    with pytest.raises(RunFolderError, match=rf"continue it in Python, with env={__name__}.cartpole$"):
+        train(small_settings(env="corridor", total_steps=200), tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize("name", ["device", "repair"])
@@ -980,12 +1001,12 @@ def test_a_checkpoint_that_lacks_a_part_of_the_state_is_refused_and_left(stopped
     def older(self, *arguments, **options):
         snapshot = restore(self, *arguments, **options)
         assert snapshot.state.keys() == {*run._STATE, "position", "progress_sha256"}
-        del snapshot.state["logged"]
+        del snapshot.state["last_row"]
         return snapshot
 
     monkeypatch.setattr(Checkpoints, "restore", older)
     assert script(small_settings(), run_dir) == 1
-    assert f"the checkpoint in {run_dir} has no 'logged': another version wrote it" in capsys.readouterr().err
+    assert f"the checkpoint in {run_dir} has no 'last_row': another version wrote it" in capsys.readouterr().err
     assert tree(run_dir) == before
 
 
