@@ -57,9 +57,8 @@ TENSORFLOW = {"tensorflow", "tensorflow_probability", "tf_keras", "keras", "tens
 SIMULATORS = {"gymnasium", "ale_py", "minatar", "mujoco", "dm_control", "shimmy"}
 FORBIDDEN: dict[str, set[str]] = {
     "policies.policy": TENSORFLOW - {"tensorflow"},
-    **dict.fromkeys(
-        ("types", "files", "references", "errors", "replay", "envs", "networks.torsos", "settings"), TENSORFLOW
-    ),
+    **dict.fromkeys(("types", "files", "references", "errors", "replay", "envs", "settings"), TENSORFLOW),
+    **dict.fromkeys(("networks.torsos", "networks.image_axes"), TENSORFLOW),
     "conformance.check": TENSORFLOW,
 }
 EQUATIONS_MAY_IMPORT = {"tensorflow", "__future__", "typing", "collections"}

@@ -18,6 +18,7 @@ import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +51,9 @@ from acer_tf.reproduction.report.output import (
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
 from acer_tf.runs.records import read_record
-from acer_tf.settings.record import differences
+from acer_tf.settings.record import DEFAULTS, differences, idle
 
+_MAY_DIFFER = {"seed", "total_steps", "log_interval"}
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS)
 flag.multi_string(
@@ -139,6 +141,7 @@ def show(
     if mixed := [label for label, kinds in protocols.items() if len(kinds) > 1]:
         raise CurveError(f"--runs={mixed[0]}=...: its logs are of different kinds, and no mean is of both: split them")
     labels = {label: f"{label} ({kind})" for label, (kind,) in protocols.items() if kind}
+    about = dataclasses.replace(about, text=(*about.text, *_mixed(folders)))
     by_env: dict[str, dict[str, list[RunCurve]]] = {}
     for label, _, run in read:
         by_env.setdefault(run.env, {}).setdefault(labels.get(label, label), []).append(run)
@@ -192,6 +195,27 @@ def _keep(
     evidence = dataclasses.replace(about, title=title, cells=tuple(cells), labels=labels)
     write_report(evidence, Report({"table": made}, drawings), output)
     return made
+
+
+def _mixed(folders: Mapping[str, Sequence[Path]]) -> list[str]:
+    """A sentence on each label whose runs in an environment differ in more than seed and length.
+
+    Raises CurveError if they are of different agents.
+    """
+    found = []
+    for label, paths in folders.items():
+        names: set[str] = set()
+        first: dict[str, dict[str, Any]] = {}
+        for path in paths:
+            here = DEFAULTS | read_record(path).settings
+            there = first.setdefault(here["env"], here)
+            names |= {n for n in here.keys() | there.keys() if here.get(n) != there.get(n)} - _MAY_DIFFER - idle(here)
+            if here.get("agent") != there.get("agent"):
+                agents = " and ".join(sorted(str(each.get("agent")) for each in (here, there)))
+                raise CurveError(f"--runs={label}=...: its runs are of {agents}, and no mean is of both: split them")
+        if names:
+            found.append(f"The runs of {label} differ in {', '.join(sorted(names))}.")
+    return found
 
 
 def run_folder(output: Path, label: str, seed: int) -> Path:

@@ -106,9 +106,8 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
     found.sort(key=lambda cell: (methods.index(cell.method), cell.draw or 0, envs.index(cell.env), cell.seed))
     commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
     labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
-    for name, value in known.options.items() if known else ():
-        if isinstance(options.get(name), int) and isinstance(value, int):  # draws: the fewest that a call had
-            options[name] = min(value, options[name])
+    before = known.options if known else {}
+    options |= {name: min(value, before.get(name, value)) for name, value in options.items()}  # draws: the fewest
     evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
     assert figure.report is not None
     report = figure.report(RecordedRuns(figure.methods, found, output))
@@ -121,14 +120,7 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
 
 
 def _require_same_methods(known: Evidence | None, figure: Figure, output: Path) -> None:
-    """Refuses evidence of methods or draws that the figure does not have, or has by another preset."""
-    for name, value in figure.options.items():
-        there = known.options.get(name, value) if known else value
-        if isinstance(value, str) and there != value:
-            raise EvidenceError(
-                f"--output={output} was made with --{name}={there}, not {value}: choose another folder, or give the "
-                "command with which it was made"
-            )
+    """Refuses evidence of methods or draws that the figure does not have."""
     cells = known.cells if known else ()
     if others := [cell for cell in cells if not cells_of(figure.methods, [cell])]:
         methods = ", ".join(figure.methods)
@@ -181,11 +173,11 @@ def _envs(names: list[str], figure: Figure) -> tuple[str, ...]:
             return tuple(f"atari/{game}" for game in atari_games(names))
         except ValueError as error:
             raise SettingsError(f"--games: {error}") from error
-    known = {split_id(env)[1]: env for env in figure.envs}
-    wanted = [split_id(name)[1] for name in names]
-    if unknown := [name for name in wanted if name not in known]:
-        raise SettingsError(f"--{_tasks_flag(figure)}={unknown[0]}: must be one of {', '.join(known)}")
-    return tuple(dict.fromkeys(known[name] for name in wanted))
+    short = {split_id(env)[1].rpartition(":")[2]: env for env in figure.envs}  # as tables and legends have them
+    known = {env: env for env in figure.envs} | {split_id(env)[1]: env for env in figure.envs} | short
+    if unknown := [name for name in names if name not in known]:
+        raise SettingsError(f"--{_tasks_flag(figure)}={unknown[0]}: must be one of {', '.join(short)}")
+    return tuple(dict.fromkeys(known[name] for name in names))
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -2,21 +2,15 @@
 
 python -m acer_tf figure1_minatar --processes=2
 python -m acer_tf figure1_minatar --games=breakout --agents=replay0_trust,replay4_trust --seeds=1
-python -m acer_tf figure1_minatar --preset=paper --processes=2
 """
 
-import dataclasses
 import functools
 import itertools
-from pathlib import Path
 
-from absl import flags
-
-from acer_tf.commands import cli
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.atari import WITH_TRUST, WITHOUT, published_median, ratios_of, trust_region_gains
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged, Method
+from acer_tf.reproduction.figure import OTHER_TASKS, Claim, Figure, Finding, Method
 from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.statistics import interquartile_mean
 from acer_tf.reproduction.verdicts import own_design
@@ -53,62 +47,37 @@ def text(preset: str) -> tuple[str, ...]:
     )
 
 
-def define_flags(values: flags.FlagValues) -> None:
-    """Adds --preset."""
-    cli.definers(values).enum("preset", "baselines", list(_SETTINGS), "the settings of ACER")
-
-
-def chosen(figure: Figure, values: flags.FlagValues) -> Figure:
-    """The figure with the preset that the flags name, and a folder of its own for preset paper."""
-    if values.preset != "baselines" and not values["output"].present:
-        values["output"].value = f"{RESULTS}/{figure.name}_{values.preset}"
-    return with_preset(figure, values.preset)
-
-
-def with_preset(figure: Figure, preset: str) -> Figure:
-    """The figure with a preset of ACER."""
-    title = figure.title if preset == "baselines" else f"{figure.title}, preset {preset}"
-    options = {"preset": preset}
-    return dataclasses.replace(figure, title=title, text=text(preset), methods=methods(preset), options=options)
-
-
 def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement, with trust region."""
-    keys = [key for key in WITH_TRUST if minatar.finals(recorded, key).size]
-    end = min((minatar.compared_steps(recorded, key) for key in keys), default=0.0)
-    finals = {key: found for key in keys if (found := minatar.finals(recorded, key, end)).size}
-    gains = [recorded.improvement(more, less, minatar.score) for less, more in itertools.pairwise(finals)]
-    ours = numbers([interquartile_mean(scores).value for scores in finals.values()])
-    theirs = numbers([published_median(key, 100e6) for key in finals])
-    ratios = f"(interquartile means, ratios {ratios_of(finals)})"
+    keys = [key for key in WITH_TRUST if minatar.finals(recorded, [key])]
+    gains = [recorded.improvement(more, less, minatar.score) for less, more in itertools.pairwise(keys)]
+    ours = numbers([interquartile_mean(scores).value for scores in minatar.finals(recorded, keys)])
+    theirs = numbers([published_median(key, 100e6) for key in keys])
+    ratios = f"(interquartile means, ratios {ratios_of(keys)})"
     return Finding(gains, f"{ours} {ratios}", f"order only: {theirs} (medians on Atari, 100M frames)")
 
 
-def read_preset_paper(figure: Figure, folder: Path) -> Judged | None:
-    """The runs with preset paper."""
-    return own_design(with_preset(figure, "paper"), folder)
+def figure_of(module: str, preset: str) -> Figure:
+    """The figure with a preset of ACER, "baselines" or "paper", for the module whose `FIGURE` it is."""
+    of = "" if preset == "baselines" else f", preset {preset}"
+    gains = functools.partial(trust_region_gains, score=minatar.score)
+    section4 = f"ACER, Section 4, on MinAtar{of}"
+    return Figure(
+        module,
+        order=20,
+        source=f"ACER, Figure 1, on MinAtar{of}",
+        title=f"Figure 1's design on MinAtar{of}",
+        text=text(preset),
+        kind=OTHER_TASKS,
+        envs=minatar.MINATAR,
+        methods=methods(preset),
+        seeds=3,
+        report=functools.partial(minatar.report, against=_AGAINST),
+        claims=(
+            Claim("more replay learns more per step", more_replay, own_design),
+            Claim("the trust region gains more with more replay", gains, own_design, section4),
+        ),
+    )
 
 
-_SOURCE, _SECTION4 = "ACER, Figure 1, on MinAtar", "ACER, Section 4, on MinAtar"
-_MORE, _GAINS = "more replay learns more per step", "the trust region gains more with more replay"
-_trust_region_gains = functools.partial(trust_region_gains, score=minatar.score)
-_PAPER = "figure1_minatar_paper"  # folder of the runs with preset paper
-FIGURE = Figure(
-    __name__,
-    order=20,
-    source=_SOURCE,
-    title="Figure 1's design on MinAtar",
-    text=text("baselines"),
-    envs=minatar.MINATAR,
-    methods=methods("baselines"),
-    seeds=3,
-    report=functools.partial(minatar.report, against=_AGAINST),
-    flags=define_flags,
-    chosen=chosen,
-    claims=(
-        Claim(_MORE, more_replay, own_design),
-        Claim(_MORE, more_replay, read_preset_paper, f"{_SOURCE}, preset paper", _PAPER),
-        Claim(_GAINS, _trust_region_gains, own_design, _SECTION4),
-        Claim(_GAINS, _trust_region_gains, read_preset_paper, f"{_SECTION4}, preset paper", _PAPER),
-    ),
-)
+FIGURE = figure_of(__name__, "baselines")

@@ -11,7 +11,7 @@ from typing import Any
 
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
+from acer_tf.reproduction.figure import OTHER_TASKS, Claim, Figure, Finding, Method
 from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.verdicts import own_design
 
@@ -48,6 +48,7 @@ FIGURE = Figure(
         "Nothing of this was published. The stochastic dueling network and Q_opc are continuous ACER's alone. Scores "
         "are normalised as in figure1_minatar.",
     ),
+    kind=OTHER_TASKS,
     envs=minatar.MINATAR,
     methods={"acer": Method("ACER, replay 8", _WHOLE, _STEPS)}
     | {key: Method(label, _WHOLE | change, _STEPS) for key, (label, change) in _WITHOUT.items()},

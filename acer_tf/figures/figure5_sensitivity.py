@@ -20,7 +20,7 @@ from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method, 
 from acer_tf.reproduction.published import SearchPoint, published_search
 from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
 from acer_tf.reproduction.statistics import compare
-from acer_tf.reproduction.verdicts import begun, coverage, own_design
+from acer_tf.reproduction.verdicts import own_design
 
 _AGENT = "acer_continuous"
 
@@ -83,11 +83,14 @@ def settings_matter(recorded: RecordedRuns) -> Finding:
     ranks = []
     for env in recorded.envs:
         keys = [key for key in recorded.by_method(env) if recorded.methods[key].settings["agent"] == _AGENT]
-        runs = [(recorded.methods[key].variants()[draw], run) for key in keys for draw, run in recorded.drawn(key, env)]
+        runs = [((key, draw), run) for key in keys for draw, run in recorded.drawn(key, env)]
         if not runs:
             continue
         end = reached([run for _, run in runs])
-        scores = [(settings, final_return(run.until(end))) for settings, run in runs]
+        of: dict[tuple[str, int | None], list[float]] = {}  # one score per setting: more seeds are no more settings
+        for place, run in runs:
+            of.setdefault(place, []).append(final_return(run.until(end)))
+        scores = [(recorded.methods[key].variants()[draw], np.mean(returns)) for (key, draw), returns in of.items()]
         known = [(nearest(env, settings).score, score) for settings, score in scores if np.isfinite(score)]
         # Within the task: the scales of tasks differ.
         of_task = rankdata(np.array(known).reshape(-1, 2), axis=0)
@@ -116,11 +119,8 @@ def nearest(env: str, settings: Mapping[str, Any]) -> SearchPoint:
 
 def read_draws(figure: Figure, folder: Path) -> Judged | None:
     """The draws of Figure 3's protocol: the same search, at other settings than those that the paper shows."""
-    methods = {_AGENT: searches(DRAWS)[_AGENT]}
-    if not (found := begun(figures()["figure3_continuous"], folder, methods)):
-        return None
-    whole = dataclasses.replace(figure, methods=methods, seeds=1)
-    return Judged(found[1], coverage(whole, found[1].cells), found[1].hours)
+    design = dataclasses.replace(figure, methods={_AGENT: searches(DRAWS)[_AGENT]}, seeds=1)
+    return own_design(figures()["figure3_continuous"], folder, design)
 
 
 _SOURCE, _GOOD = "ACER, Figures 5 and 6", "which learning rates and δ are good"

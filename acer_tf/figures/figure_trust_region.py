@@ -12,7 +12,7 @@ from typing import Any
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.atari import published_gain
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
+from acer_tf.reproduction.figure import OTHER_TASKS, Claim, Figure, Finding, Method
 from acer_tf.reproduction.report import output
 from acer_tf.reproduction.report.output import Drawing, Report, numbers
 from acer_tf.reproduction.statistics import Comparison
@@ -113,6 +113,7 @@ FIGURE = Figure(
         "Nothing of this was published. Scores are normalised as in figure1_minatar, whose runs are three times as "
         "long, but have three seeds.",
     ),
+    kind=OTHER_TASKS,
     envs=minatar.MINATAR,
     methods=_METHODS,
     seeds=10,

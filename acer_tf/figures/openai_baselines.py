@@ -13,7 +13,7 @@ import numpy as np
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RecordedRuns, RunCurve, last_return, read_run
 from acer_tf.reproduction.evidence import read_evidence
-from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
+from acer_tf.reproduction.figure import OWN_AIM, Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, span
 from acer_tf.reproduction.scores import GAME_SETS
@@ -54,18 +54,23 @@ def _risen(curve: PublishedCurve, score: float) -> float:
     return float((score - curve.mean[0]) / (curve.mean[-1] - curve.mean[0]))
 
 
-def read_seeds(figure: Figure, folder: Path, preset: str) -> Judged | None:
-    """The runs of ACER with a preset in a folder, the longest of each seed, in a game with published curves."""
-    evidence, wanted = read_evidence(folder), {"agent": "acer", "preset": preset}
-    ours = [cell for cell in (evidence.cells if evidence else ()) if wanted.items() <= cell.settings.items()]
-    cells = sorted((cell for cell in ours if cell.steps and published_curves(cell.env)), key=lambda cell: cell.steps)
-    longest = list({cell.seed: cell for cell in cells}.values())
-    if not longest:
+def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged | None:
+    """The longest run of each seed of ACER with a preset in a game, in a folder of their own and in the figure's."""
+    wanted = {"agent": "acer", "preset": preset, "env": f"atari/{game}"}
+    found: dict[int, tuple[Cell, Path]] = {}
+    for place in (folder, folder.parent / figure.name):
+        evidence = read_evidence(place)
+        for cell in evidence.cells if evidence else ():
+            longer = cell.steps > (found[cell.seed][0].steps if cell.seed in found else 0)
+            if longer and wanted.items() <= cell.settings.items():
+                found[cell.seed] = cell, place
+    if not found:
         return None
-    runs = [read_run(folder / "runs" / cell.name) for cell in longest]
+    longest = [cell for cell, _ in found.values()]
+    runs = [read_run(place / "runs" / cell.name) for cell, place in found.values()]
     steps = span([run.steps[-1] / 1e6 for run in runs], ".1f")
     length = f"{len(runs)}/{figure.seeds} seeds, {steps}M of {_STEPS / 1e6:.0f}M steps"
-    usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(env=cell.env, **wanted)) for cell in longest}
+    usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(wanted)) for cell in longest}
     hours = sum(float(run.seconds[-1]) for run in runs) / 3600
     return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours)
 
@@ -111,7 +116,7 @@ def _means(run: RunCurve, curve: PublishedCurve, begins: float) -> tuple[float, 
     return tuple(float(column.mean()) for column in columns)
 
 
-# Folders of runs of one game, by preset.
+# Folders of runs of one game, by preset, beside the figure's own.
 _FOLDERS = {
     "baselines": {"Pong": "atari_pong", "Breakout": "atari_breakout"},
     "paper": {"Pong": "pong_preset_paper"}
@@ -135,12 +140,12 @@ FIGURE = Figure(
     },
     seeds=6,
     report=report,
-    aim=True,
+    kind=OWN_AIM,
     claims=tuple(
         Claim(
             "faster than both published curves",
             published_curve,
-            functools.partial(read_seeds, preset=preset),
+            functools.partial(read_seeds, preset=preset, game=game),
             f"OpenAI baselines, {game}{', preset paper' if preset == 'paper' else ''}",
             folder,
         )

@@ -8,7 +8,7 @@ import functools
 
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.figure import Claim, Figure, Finding, Method
+from acer_tf.reproduction.figure import OTHER_TASKS, Claim, Figure, Finding, Method
 from acer_tf.reproduction.report.output import numbers
 from acer_tf.reproduction.scores import published_scores
 from acer_tf.reproduction.verdicts import own_design
@@ -56,6 +56,7 @@ FIGURE = Figure(
         "region. DQN's replay start, memory, exploration and target period are Atari's, shortened for runs of a "
         "million steps.",
     ),
+    kind=OTHER_TASKS,
     envs=minatar.MINATAR,
     methods=methods(),
     seeds=3,

@@ -47,6 +47,13 @@ class Method:
         return {number: {**self.settings, **draw} for number, draw in enumerate(self.draws)}
 
 
+KINDS = PAPERS_OWN, OTHER_TASKS, OWN_AIM = (  # of claims
+    "the papers' own experiments",
+    "the same claims on other tasks",
+    "our own aim",
+)
+
+
 class Finding(NamedTuple):
     """What records say of a claim."""
 
@@ -95,7 +102,7 @@ class Figure:
     chosen: Callable[["Figure", FlagValues], "Figure"] = lambda figure, values: figure
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
     keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
-    aim: bool = False  # whether its claims are this project's own aims, and no paper's
+    kind: str = PAPERS_OWN  # of its claims: one of KINDS
 
     @property
     def name(self) -> str:

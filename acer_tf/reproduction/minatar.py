@@ -2,8 +2,7 @@
 
 import functools
 import itertools
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,13 +88,15 @@ def tables(recorded: RecordedRuns, against: Mapping[str, str]) -> dict[str, Tabl
     labels = {key: method.label for key, method in recorded.methods.items()}
     rows = []
     for key in recorded.methods:
-        scores, runs, row = finals(recorded, key), recorded.by_env(key), [labels[key], recorded.finished(key)]
-        if not scores.size:
+        runs, row = recorded.by_env(key), [labels[key], recorded.finished(key)]
+        if not (found := finals(recorded, [key])):
             rows.append([*row, str(len(runs)), *[""] * 7])
             continue
+        (scores,) = found
         compared = against.get(key, "")
         gain = str(recorded.improvement(key, compared, score))
-        row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{compared_steps(recorded, key):,.0f}"]
+        steps = compared_steps(recorded, [key])
+        row += [f"{scores.shape[1]} of {len(recorded.envs)}", str(len(scores)), f"{steps:,.0f}"]
         row += [str(statistics.interquartile_mean(scores)), str(statistics.median(scores)), labels.get(compared, "")]
         rows.append([*row, gain, output.number(curves.hours_per_run(runs))])
     head = (
@@ -118,13 +119,10 @@ def tables(recorded: RecordedRuns, against: Mapping[str, str]) -> dict[str, Tabl
     return {"table": Table(caption, head.split("; "), rows), "games": games_table}
 
 
-def finals(recorded: RecordedRuns, method: str, until: float = math.inf) -> np.ndarray:
-    """[seeds, games] normalised scores where the shortest run ends, or `until`; empty where a score is missing."""
-    matrix = curves.whole_matrix(recorded.by_env(method))
-    steps = min((until, *map(curves.reached, matrix)))
-    runs = [[run.until(steps) for run in row] for row in matrix]
-    scores = np.array([[normalize(run.env, score(run)) for run in row] for row in runs])
-    return scores if scores.size and np.isfinite(scores).all() else np.empty((0, 0))
+def finals(recorded: RecordedRuns, methods: Sequence[str]) -> list[np.ndarray]:
+    """Each method's normalised scores, [seeds, games], where the shortest run of all ends; [] without any."""
+    end = compared_steps(recorded, methods)
+    return recorded.scores(methods, lambda run: normalize(run.env, score(run.until(end))))
 
 
 def score(run: RunCurve) -> float:
@@ -132,9 +130,10 @@ def score(run: RunCurve) -> float:
     return curves.final_score(run, WINDOW_STEPS)
 
 
-def compared_steps(recorded: RecordedRuns, method: str) -> float:
-    """Where the shortest run of those that `finals` compares ends."""
-    return min(curves.reached(row) for row in curves.whole_matrix(recorded.by_env(method)))
+def compared_steps(recorded: RecordedRuns, methods: Sequence[str]) -> float:
+    """Where the shortest run of those that `finals` compares ends; 0 without any."""
+    rows = itertools.chain.from_iterable(curves.whole_matrix(recorded.by_env(method)) for method in methods)
+    return min(map(curves.reached, rows), default=0.0)
 
 
 def _game_row(recorded: RecordedRuns, env: str) -> list[str]:

@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
     even: float = 0.5
     needs: str = "runs of it"  # what would decide it where interval and test do not
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
-    p: float = np.nan  # of the exact permutation test, two-sided; NaN unless two methods are compared by `wins`
+    p: float = np.nan  # of the exact test, two-sided; NaN where `compare` has none
 
     @property
     def side(self) -> int:
@@ -116,6 +116,12 @@ def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
     return float(min(1.0, 2 * min(won[: observed + 1].sum(), won[observed:].sum())))
 
 
+def sign_p(x: np.ndarray) -> float:
+    """The share of all ways to give the scores [runs, 1] a sign in which their mean is as far from 0. Exact."""
+    ways = np.array(list(itertools.product((-1, 1), repeat=len(x)))) @ np.abs(x[:, 0])
+    return float(np.mean(np.abs(ways) >= abs(x.sum()) * (1 - 1e-12)))
+
+
 def compare(
     metric: Callable[..., float],
     *groups: np.ndarray,
@@ -128,7 +134,8 @@ def compare(
     With a single run of one of them the tasks are resampled. The interval is NaN if so few runs could not show a
     difference at 95 %, however clear: two groups of a and b runs have C(a + b, a) orders in each task, of which chance
     makes every one; a group of n runs can lie on the sides of a value in 2^n ways. Of `wins` the comparison has the p
-    of the exact test too, for the bootstrap's intervals of few runs are too narrow.
+    of the exact permutation test too, and of `np.mean`, of one group in one task, that of the signs: the bootstrap's
+    intervals of few runs are too narrow.
 
     Args:
         metric: of resampled groups; above `even` if the claim holds.
@@ -150,7 +157,7 @@ def compare(
         runs, unit = (tasks, "tasks") if unit == "seeds" else (tasks, unit)
     # The width of an interval falls with the square root of the runs.
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
-    p = permutation_p(*groups) if metric is wins else np.nan
+    p = permutation_p(*groups) if metric is wins else sign_p(*groups) if metric is np.mean else np.nan
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
     if p > _LEVEL:  # as does the distance of the estimate from even, in standard errors
         apart = norm.isf(p / 2)

@@ -29,7 +29,16 @@ CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda s: s.on_policy_updates or s.replay_ratio > 0,
      "--noon_policy_updates with --replay_ratio=0.0: nothing would be learned; give --on_policy_updates, or a ratio "
      "above 0"),
-    (lambda s: s.replay_capacity >= s.unroll_length,
+    (lambda s: s.critic_weight > 0 or not s.rule.transitions,
+     "--critic_weight=0.0: with --agent={s.agent} nothing would be learned; must be above 0"),
+    (lambda s: s.importance_truncation > 0
+     or (s.bias_correction and (s.rule.discrete or not s.rule.trajectory_weights)),
+     "--importance_truncation=0.0: no row would have a weight; must be above 0, but with --agent=acer or "
+     "acer_continuous and --bias_correction"),
+    (lambda s: s.reduction != "sum" or not s.rule.transitions,
+     "--reduction=sum: --agent={s.agent} learns from single transitions, whose gradients are averaged; give "
+     "--reduction=mean"),
+    (lambda s: s.replay_ratio == 0 or s.replay_capacity >= s.unroll_length,
      "--replay_capacity={s.replay_capacity}: must be at least --unroll_length={s.unroll_length}"),
     (lambda s: s.replay_ratio == 0 or s.replay_start <= s.replay_capacity,
      "--replay_start={s.replay_start}: replay would never start; must be at most "

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from acer_tf.networks.torsos import architecture_of
-from acer_tf.references import is_reference
+from acer_tf.networks.torsos import takes_dense
 
 # Real settings stay far from the bounds of float32, in which runs compute.
 _SMALLEST, _LARGEST = 1e-30, 1e30
@@ -111,6 +110,13 @@ REAL_ACTIONS = Condition("continuous actions", lambda s, spec: spec.continuous)
 DISCRETE_ACTIONS = Condition("discrete actions", lambda s, spec: not spec.continuous)
 REPLAY = Condition("--replay_ratio above 0", lambda s, spec: s.replay_ratio > 0)
 PRIORITIES = Condition("--replay_priority=proportional or rank", lambda s, spec: s.replay_priority != "uniform")
+PROPORTIONAL = Condition(
+    "--replay_priority=proportional, as a constant changes no rank", lambda s, spec: s.replay_priority == "proportional"
+)
+WEIGHTED = Condition(
+    "--importance_exponent or --importance_exponent_final above 0",
+    lambda s, spec: s.importance_exponent > 0 or s.importance_exponent_final > 0,
+)
 BATCHES = Condition(
     "--agent=dqn or draws by priority", lambda s, spec: s.rule.transitions or s.replay_priority != "uniform"
 )
@@ -120,12 +126,7 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
-    "--network=mlp or combined, or these with _lstm",
-    lambda s, spec: architecture_of(s.network).torso in ("mlp", "combined"),
-)
-NORMALIZED = Condition(
-    "a --network that is mlp, combined, these with _lstm, or your own",
-    lambda s, spec: (torso := architecture_of(s.network).torso) in ("mlp", "combined") or is_reference(torso),
+    "a --network that is mlp, combined, these with _lstm, or your own", lambda s, spec: takes_dense(s.network)
 )
 RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)

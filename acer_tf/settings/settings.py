@@ -120,7 +120,8 @@ class Settings:
         d.REPLAY, d.PRIORITIES)
     priority_exponent_final: float = setting(
         0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
-    priority_epsilon: float = setting(1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES)
+    priority_epsilon: float = setting(
+        1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES, d.PROPORTIONAL)
     importance_exponent: float = setting(
         0.4, d.UNIT_INTERVAL, "β at the run's start: a draw has weight (stored · probability)^-β", d.REPLAY,
         d.PRIORITIES)
@@ -128,7 +129,7 @@ class Settings:
         1.0, d.UNIT_INTERVAL, "β at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
     weights_by_batch: bool = setting(
         True, d.TRUTH, "divide the weights of draws by the largest in the batch, else by the largest in the replay",
-        d.REPLAY, d.PRIORITIES)
+        d.REPLAY, d.PRIORITIES, d.WEIGHTED)
 
     network: str = setting(
         "auto", d.Range(
@@ -246,7 +247,7 @@ class Settings:
         5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS)
     normalize_observations: bool = setting(
         True, d.TRUTH, "normalise observations, but for images, by their running mean and variance", d.REAL_ACTIONS,
-        d.NORMALIZED)
+        d.DENSE)
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
 
@@ -263,7 +264,8 @@ class Settings:
         0.01, d.UNIT_INTERVAL, "final ε of the ε-greedy policy, which falls linearly from 1", classes=_DQN,
         search=d.values(0.01, 0.05, 0.1))
     exploration_steps: int = setting(
-        1_000_000, d.at_least(0), "steps over which ε falls, from the start of learning", classes=_DQN)
+        1_000_000, d.at_least(0), "steps over which ε falls, after the first --replay_start times --num_envs",
+        classes=_DQN)
     evaluation_epsilon: float = setting(0.01, d.UNIT_INTERVAL, "ε of the exported policy", classes=_DQN)
     # fmt: on
 
@@ -382,7 +384,7 @@ class Settings:
 
     @property
     def exploration_start(self) -> int:
-        """Steps before ε begins to fall, which is when learning begins (Mnih et al. 2015)."""
+        """Steps before ε begins to fall: when learning begins (Mnih et al. 2015), unless replay begins with a log."""
         return self.replay_start * self.num_envs
 
     @property

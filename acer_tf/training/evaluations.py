@@ -41,8 +41,9 @@ class Evaluations:
     def reached(self) -> bool:
         """Whether the last evaluation ends the run."""
         wanted = self.settings.stop_at_return
-        comparable = self.mean is not None and self._protocol == self.settings.evaluation_protocol
-        return comparable and wanted is not None and self.mean >= wanted
+        if wanted is None or self.mean is None or self._protocol != self.settings.evaluation_protocol:
+            return False
+        return self.mean >= wanted
 
     def due(self, steps: int) -> bool:
         """Whether a row of progress at `steps` has an evaluation: the first one after each interval, and the last."""

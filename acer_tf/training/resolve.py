@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.errors import InvalidEnvironment, SettingsError
-from acer_tf.networks.torsos import default_network, has_plain_numbers, readable_torso, require_image_axes
+from acer_tf.networks.image_axes import require_image_axes
+from acer_tf.networks.torsos import default_network, has_plain_numbers, readable_torso
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import FOR_CONTINUOUS_ACTIONS

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acer_tf.errors import AcerError
+from acer_tf.errors import AcerError, CurveError
 from acer_tf.reproduction.curves import final_return, read_run
 from acer_tf.reproduction.minatar import normalize
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
@@ -57,8 +57,11 @@ class Run(NamedTuple):
         return RUNS / f"{self.method}-{self.rate}-{self.game}-{self.seed}"
 
     def score(self) -> float:
-        """The mean return of the last 10 % of the steps."""
-        return final_return(read_run(self.folder), 0.1)
+        """The mean return of the last 10 % of the steps; raises CurveError unless they are all done."""
+        run = read_run(self.folder)
+        if run.steps[-1] < STEPS:
+            raise CurveError(f"{self.folder} has {run.steps[-1]:,.0f} of {STEPS:,} steps")
+        return final_return(run, 0.1)
 
     def learn(self, sb3: str) -> str:
         """Runs it, or the rest of it, on one thread; returns what went wrong."""

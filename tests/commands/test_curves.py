@@ -8,10 +8,10 @@ from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidenc
 from acer_tf.reproduction.report.page import write_page
 
 
-def write_run(folder, seed, last, env="CartPole-v1"):
+def write_run(folder, seed, last, env="CartPole-v1", **settings):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(
-        json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 200}})
+        json.dumps({"format": 1, "settings": {"env": env, "seed": seed, "total_steps": 200, **settings}})
     )
     (folder / "progress.csv").write_text(
         f"steps,seconds,episodes,mean_return,interval_return\n100,1800,4,1.0,1.0\n200,3600,8,{last},{last}\n"
@@ -51,6 +51,17 @@ def test_means_are_of_equally_long_runs(tmp_path):
         ["1", "300", "1.50", "9.00"],
         ["2 seeds, mean", "200", "1.00", "3.00 ± 0.00"],
     ]
+
+
+def test_settings_that_differ_between_the_runs_of_a_label_are_named_and_agents_refused(tmp_path, capsys):
+    rates = {"a": 0.1, "b": 0.2}
+    a, b = (write_run(tmp_path / name, seed, 3, gamma=rates[name]) for seed, name in enumerate("ab"))
+    c = write_run(tmp_path / "c", 2, 3, agent="dqn")
+    assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={tmp_path / 'out'}"]) == 0
+    assert read_evidence(tmp_path / "out").text == ("The runs of ours differ in gamma.",)
+    assert curves.main(["curves", f"--runs=ours={a},{c}", f"--output={tmp_path / 'other'}"]) == 2
+    assert "--runs=ours=...: its runs are of acer and dqn" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_published_curve_has_a_row_at_the_given_steps(tmp_path):

@@ -37,6 +37,7 @@ PARTS = {
     "table_atari49": ["--games=Pong,Breakout", "--seeds=2"],
     "table1_prioritized": ["--games=Pong", "--agents=ddqn_tuned,ddqn_rank", *DQN],
     "openai_baselines": ["--games=Pong,Breakout", "--agents=baselines,paper", "--seeds=2"],
+    "figure1_minatar_paper": ["--games=breakout", "--agents=replay4", "--seeds=1"],
     "figure1_minatar": ["--games=breakout,freeway", "--agents=replay4,replay4_trust", "--seeds=2"],
     "figure_trust_region": ["--games=breakout", "--agents=replay4,replay4_trust", "--seeds=2"],
     "figure4_minatar": ["--games=breakout", "--agents=acer,no_retrace,no_bias_correction", "--seeds=1"],
@@ -77,10 +78,8 @@ def test_what_a_user_makes_goes_by_default_where_no_shipped_evidence_is(tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
     part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
-    for flags in ([], ["--preset=paper"]):
-        assert pipeline.run(["figure1_minatar", *part, *flags]) == 0
-    made = {str(path.parent) for path in Path("my_results").glob("*/table.md")}
-    assert made == {"my_results/figure1_minatar", "my_results/figure1_minatar_paper"}
+    assert pipeline.run(["figure1_minatar", *part]) == 0
+    assert [str(path.parent) for path in Path("my_results").glob("*/table.md")] == ["my_results/figure1_minatar"]
     assert Path("my_results/index.html").is_file() and not list(Path("results").iterdir())
     for name in PARTS:
         assert pipeline.define(figures()[name])["output"].default == f"my_results/{name}"
@@ -158,17 +157,18 @@ def test_help_says_what_the_whole_takes(name, capsys):
 @pytest.mark.process
 def test_figure_1_on_minatar_with_either_preset(script, tmp_path, capsys):
     part = ["--games=breakout", "--agents=replay4_trust", "--seeds=1", "--total_steps=2_000"]
-    for preset, reduction in (("baselines", "mean"), ("paper", "threads")):
-        output = tmp_path / preset
-        assert script("figure1_minatar", *part, f"--preset={preset}", f"--output={output}") == 0
-        (cell,) = json.loads((output / "experiment.json").read_text())["cells"]
+    for name, preset, reduction in (
+        ("figure1_minatar", "baselines", "mean"),
+        ("figure1_minatar_paper", "paper", "threads"),
+    ):
+        assert script(name, *part) == 0
+        (cell,) = json.loads((tmp_path / "results" / name / "experiment.json").read_text())["cells"]
         assert (cell["settings"]["preset"], cell["settings"]["reduction"]) == (preset, reduction)
-    assert script("figure1_minatar", *part, "--preset=paper", f"--output={tmp_path / 'baselines'}") == 2
-    assert "was made with --preset=baselines, not paper" in capsys.readouterr().err
-    before = (tmp_path / "paper" / "experiment.json").read_bytes()
-    assert script("figure1_minatar", "--report_only", f"--output={tmp_path / 'paper'}") == 2
-    assert "was made with --preset=paper, not baselines" in capsys.readouterr().err
-    assert (tmp_path / "paper" / "experiment.json").read_bytes() == before
+    before = (tmp_path / "results" / "figure1_minatar_paper" / "experiment.json").read_bytes()
+    there = f"--output={tmp_path / 'results' / 'figure1_minatar_paper'}"
+    assert script("figure1_minatar", "--report_only", there) == 2
+    assert "holds the evidence of figure1_minatar_paper" in capsys.readouterr().err
+    assert (tmp_path / "results" / "figure1_minatar_paper" / "experiment.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

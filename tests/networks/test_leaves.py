@@ -10,7 +10,8 @@ import tensorflow as tf
 from acer_tf.networks import torsos
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import Dense, default_network, require_image_axes
+from acer_tf.networks.image_axes import require_image_axes
+from acer_tf.networks.torsos import Dense, default_network
 from acer_tf.types import EnvironmentSpec
 
 VECTORS: dict[str, tuple[int, ...]] = {"a": (3,), "b/c": (2, 2)}

@@ -15,6 +15,7 @@ from acer_tf.reproduction.statistics import (
     median,
     permutation_p,
     probability_of_improvement,
+    sign_p,
     wins,
 )
 
@@ -166,3 +167,10 @@ def test_the_standard_error_needs_two_scores():
     assert mean_and_error([4.0])[0] == 4.0
     assert math.isnan(mean_and_error([4.0])[1])
     assert all(math.isnan(value) for value in mean_and_error([]))
+
+
+@pytest.mark.parametrize(
+    ("scores", "p"), [([1.0] * 6, 2 / 64), ([1.0, 2.0, 3.0, 4.0, 5.0, -0.5], 4 / 64), ([1.0, -1.0], 1.0)]
+)
+def test_the_test_of_signs_counts_every_way(scores, p):
+    assert sign_p(np.array(scores)[:, None]) == p

@@ -427,6 +427,25 @@ def test_a_run_without_any_update_is_refused():
         pong(on_policy_updates=False, replay_ratio=0)
 
 
+@pytest.mark.parametrize(
+    ("flag", "given"),
+    [
+        ("critic_weight", {"agent": "dqn", "critic_weight": 0}),
+        ("importance_truncation", {"env": "Pendulum-v1", "agent": "trust_tis", "importance_truncation": 0}),
+        ("importance_truncation", {"importance_truncation": 0, "bias_correction": False}),
+        ("reduction", {"agent": "dqn", "reduction": "sum"}),
+    ],
+)
+def test_what_would_learn_nothing_or_not_as_it_says_is_refused(flag, given):
+    with pytest.raises(SettingsError, match=f"^--{flag}="):
+        make_settings({"env": "CartPole-v1", **given})
+
+
+def test_the_bias_correction_alone_and_a_replay_that_is_not_read_are_none_of_these():
+    assert pong(importance_truncation=0).importance_truncation == 0
+    assert make_settings(env="Pendulum-v1", agent="a3c", unroll_length=6_000).replay_ratio == 0
+
+
 def test_tis_is_a3c_with_the_weights_of_trajectories():
     assert {name for name, rule in RULES.items() if rule.trajectory_weights} == {"tis", "trust_tis"}
     assert rule_of("my_rules:MyTis").trajectory_weights
@@ -511,6 +530,7 @@ def test_every_setting_is_read_where_runs_are_built():
         "update_learning_rate": "learning_rate",
         "update_rmsprop_decay": "rmsprop_decay",
         "lagging": "acting_lag",
+        "evaluation_protocol": "evaluate_greedy",
         "windows_per_update": "replay_batch",
         "rule": "agent",
     }.items():

@@ -125,6 +125,8 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"network": "mlp_lstm", "replay_segments_only": True}),
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
+        (CARTPOLE, {"replay_priority": "rank", "priority_epsilon": 0.1}),
+        (CARTPOLE, {"agent": "dqn", "preset": "dqn_rank", "weights_by_batch": False}),
         (PONG, {"dense_units": "32"}),
         (PONG, {"preset": "baselines", "dense_normalize_inputs": True}),
         (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_units": "32"}),
@@ -142,6 +144,20 @@ def test_a_setting_that_nothing_would_read_is_refused(spec, given):
     name, value = list(given.items())[-1]
     with pytest.raises(SettingsError, match=rf"^--{name}={value}: has no effect with --agent=.*: it needs "):
         require_effect(resolve(settings_of(**given), spec), spec)
+
+
+OWN = Torso(lambda layers, x: layers.dense(layers.normalized(x)), reads=lambda spec: True)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_torso_of_ones_own_has_the_dense_layers_and_the_normalization_that_are_given(normalized):
+    given = {"network": f"{__name__}:OWN", "dense_units": "32,16", "dense_normalize_inputs": normalized}
+    settings = resolve(settings_of(**given), CARTPOLE)
+    require_effect(settings, CARTPOLE)
+    network = build.make_network(settings, CARTPOLE)
+    shapes = {weight.path: tuple(weight.shape) for weight in network.weights}
+    assert (shapes["dense1/kernel"], shapes["dense2/kernel"]) == ((4, 32), (32, 16))
+    assert (network.normalization is not None) == normalized
 
 
 def test_continuous_torsos_have_the_activation_and_normalization_that_are_given():

@@ -184,12 +184,11 @@ def test_the_reference_of_random_play_is_that_of_random_play(monkeypatch):
     assert minatar.normalize("minatar/breakout", references["breakout"].reference) == 1.0
 
 
-def test_a_ratio_without_a_score_where_the_shortest_runs_end_is_not_compared(monkeypatch):
-    def finals(recorded, key, end=None):
-        return np.empty((0, 0)) if end is not None and key == "replay1_trust" else np.full((3, 5), 0.5)
+def test_a_ratio_without_a_score_is_not_compared(monkeypatch):
+    def finals(recorded, keys):
+        return [] if "replay1_trust" in keys else [np.full((3, 5), 0.5) for _ in keys]
 
     monkeypatch.setattr(minatar, "finals", finals)
-    monkeypatch.setattr(minatar, "compared_steps", lambda *_: 100.0)
     compared = []
     recorded = SimpleNamespace(improvement=lambda more, less, *_: compared.append((more, less)) or Comparison())
     (claim, *_) = figures()["figure1_minatar"].claims

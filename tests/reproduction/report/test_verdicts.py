@@ -56,16 +56,18 @@ def _ten(value: float | list[float] | None) -> list[float] | None:
     return value if value is None or isinstance(value, list) else [value] * 10
 
 
-def cut(results: Path, name: str, method: str, rows: int) -> None:
-    """Leaves the first rows of a method's runs, as of a sweep under way."""
+def cut(
+    results: Path, name: str, method: str, rows: int, *, seed: int | None = None, state: str = "finished"
+) -> None:
+    """Leaves the first rows of a method's runs, of one seed or all, as of a sweep under way."""
     evidence = read_evidence(results / name)
     assert evidence is not None
     cells = []
     for cell in evidence.cells:
         path = results / name / "runs" / cell.name / "progress.csv"
-        if cell.method == method:
+        if cell.method == method and seed in (None, cell.seed):
             path.write_text("".join(path.read_text().splitlines(keepends=True)[: rows + 1]))
-            cell = dataclasses.replace(cell, steps=rows * cell.steps // 10)
+            cell = dataclasses.replace(cell, steps=rows * cell.steps // 10, state=state)
         cells.append(cell)
     write_evidence(results / name, dataclasses.replace(evidence, cells=tuple(cells)))
 
@@ -389,28 +391,26 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
         ]
     ),
 )
-def test_the_order_of_the_best_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
+def test_the_order_over_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
     experiment = figures()["figure3_continuous"]
     methods = figure3_continuous.searches(30)
     base = {name: 5.0 - place for place, name in enumerate(ORDER)} | change
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=1_800_000)
 
     def value(cell: Cell) -> list[float] | None:
-        # Of seven draws the two worst are not counted.
-        draws = (-9.0, 0.1, -0.1, 0.2, -0.2, -9.0, 0.0)
+        draws = (0.3, 0.1, -0.1, 0.2, -0.2, -0.3, 0.0)
         mean, draw = base[cell.method], cell.draw or 0
         return None if mean is None or draw >= len(draws) else [mean + draws[draw]] * 10
 
-    folder = tmp_path / "figure3_best"
+    folder = tmp_path / "figure3_draws"
     made = outcome(folder, methods, cells, value)
     write_evidence(folder, Evidence(experiment.name, "", (), "", made.cells, options={"draws": 30}))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"].startswith(word)
     if not change:
-        assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (reacher3, 1.8M steps)"
-        share = "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps; the best of 30 draws, whose hours do not count"
-        assert found["share"] == share
-        assert found["the paper's"] == "312, 256, 86, 55, 45 (equal steps)"
+        assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (best 5, reacher3, 1.8M steps)"
+        assert found["share"] == "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps"
+        assert found["the paper's"] == "312, 256, 86, 55, 45 (best 5, equal steps)"
     helped = row(tmp_path, "ACER, Figure 3, its protocol", "with the trust region")
     assert helped["verdict"].startswith(word if change.get("a3c", 1) is None else "supported")
 
@@ -479,6 +479,49 @@ def test_what_was_run_names_other_settings_and_unequal_lengths(tmp_path: Path) -
     count = sum(cell.steps > 0 for cell in other)
     share = "2/5 games of MinAtar (0/57 of Atari), 4/10 methods, 1–2/3 seeds, 30–100 % of steps"
     assert found == f"{share}; {count} of them with gamma=0.9"
+
+
+def test_precisions_that_machines_chose_differently_are_named(tmp_path: Path) -> None:
+    games = figures()["figure1_minatar"].envs[:1]
+    record(tmp_path, "figure1_minatar", games, lambda c: 1.0 if c.method == "replay4_trust" else None, seeds=2)
+    evidence = read_evidence(tmp_path / "figure1_minatar")
+    assert evidence is not None
+    cells = [
+        dataclasses.replace(cell, settings={**cell.settings, "precision": ("float32", "bfloat16")[cell.seed]})
+        for cell in evidence.cells
+        if cell.steps
+    ]
+    write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=tuple(cells)))
+    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["share"]
+    assert found.endswith("; 1 of them with precision=bfloat16, precision=float32")
+
+
+def test_a_run_that_is_not_finished_does_not_shorten_those_that_are(tmp_path: Path) -> None:
+    def value(cell: Cell) -> list[float] | None:
+        with_it = cell.train_settings.replay_ratio in (0, 4) and cell.train_settings.trust_region_delta == 1
+        return [(1 + cell.train_settings.replay_ratio) * n for n in range(10)] if with_it else None
+
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
+    whole = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
+    cut(tmp_path, "figure1_minatar", "replay4_trust", 1, seed=1, state="interrupted")
+    found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
+    assert found["share"].endswith("1–2/3 seeds, 100 % of steps; without 5 that are not finished")
+    assert found["ours"] == whole["ours"]
+
+
+def test_the_figures_own_runs_count_beside_those_of_a_folder_of_their_own(tmp_path: Path) -> None:
+    for name, env, seed in (
+        ("atari_pong", "atari/Pong", 0),
+        ("openai_baselines", "atari/Pong", 1),
+        ("openai_baselines", "atari/Breakout", 1),
+    ):
+        settings = make_settings(env=env, preset="baselines", seed=seed, total_steps=4_000_000)
+        run = write_run(tmp_path / name / "runs" / env[6:], settings_document(settings), [1.0] * 10)
+        known = read_evidence(tmp_path / name)
+        cells = (*(known.cells if known else ()), describe(run, env[6:], "ACER"))
+        write_evidence(tmp_path / name, Evidence("curves", "", (), "command", cells))
+    assert row(tmp_path, "OpenAI baselines, Pong", "faster")["share"] == "2/6 seeds, 4.0M of 10M steps"
+    assert row(tmp_path, "OpenAI baselines, Breakout", "faster")["share"] == "1/6 seeds, 4.0M of 10M steps"
 
 
 def test_a_single_run_names_other_settings(tmp_path: Path) -> None:
