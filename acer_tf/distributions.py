@@ -38,6 +38,10 @@ class Categorical:
         """The distributions [M] at the indices `at` [M] of the first axis."""
         return Categorical(tf.gather(self.statistics, at), None if self._legal is None else tf.gather(self._legal, at))
 
+    def density(self, action: tf.Tensor) -> tf.Tensor:
+        """[...] f(a|φ) of int `action` [...]."""
+        return tf.gather(self.statistics, action, axis=-1, batch_dims=action.shape.rank)
+
     def score(self, action: tf.Tensor) -> tf.Tensor:
         """[..., A] ∇_φ log f(a|φ) = e_a / φ_a of int `action` [...]."""
         return tf.one_hot(action, self.statistics.shape[-1], dtype=self.statistics.dtype) / self._floored()

@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
         except subprocess.CalledProcessError as error:
             return cli.fail(1, f"group {name} ended with status {error.returncode}")
         print(f"{time.monotonic() - began:.0f} s", flush=True)
-        write_json(path, run_document({"repetitions": FLAGS.repetitions}, {"groups": groups}))
+    write_json(path, run_document({"repetitions": FLAGS.repetitions}, {"groups": groups}))
     tables = report.summary(groups) + "\n" + report.table(groups)
     print("\n" + tables)
     (output / "benchmark.md").write_text(tables)

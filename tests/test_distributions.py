@@ -58,6 +58,8 @@ def test_values_are_those_of_tensorflow_probability():
     phi = oracles.softmax(LOGITS)
     ours, library = Categorical(tf.constant(phi)), tfp.distributions.Categorical(probs=phi)
     average = tfp.distributions.Categorical(probs=AVERAGE)
+    np.testing.assert_allclose(ours.density(ACTION), library.prob(ACTION), rtol=1e-12)
+    np.testing.assert_allclose(ours.density(ACTION)[1, 0], phi[1, 0, 3])
     np.testing.assert_allclose(ours.entropy(), library.entropy(), rtol=1e-12)
     np.testing.assert_allclose(ours.kl_from(Categorical(tf.constant(AVERAGE))), average.kl_divergence(library))
     np.testing.assert_allclose(ours.kl_from(ours), np.zeros([2, 3]), atol=1e-15)

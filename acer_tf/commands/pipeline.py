@@ -106,8 +106,9 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
     found.sort(key=lambda cell: (methods.index(cell.method), cell.draw or 0, envs.index(cell.env), cell.seed))
     commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
     labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
-    before = known.options if known else {}
-    options |= {name: min(value, before.get(name, value)) for name, value in options.items()}  # draws: the fewest
+    for name, value in known.options.items() if known else ():
+        if isinstance(options.get(name), int) and isinstance(value, int):  # draws: the fewest that a call had
+            options[name] = min(value, options[name])
     evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
     assert figure.report is not None
     report = figure.report(RecordedRuns(figure.methods, found, output))

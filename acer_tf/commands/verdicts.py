@@ -18,9 +18,10 @@ from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.verdicts import KINDS, RULE, answer, folders, verdicts
 
 WORDS = (
-    "TIS: truncated importance sampling. SDN: stochastic dueling network. Trust-: with the trust region, whose radius "
-    "is δ. Q_opc: the off-policy corrected return. Ratio: replayed updates per on-policy one. Its protocol: the best 5 "
-    "of 30 draws of learning rate and δ; where a row does not say so, all methods and parts have one setting."
+    "TIS: truncated importance sampling. SDN: stochastic dueling network. Trust-: with the trust region, whose "
+    "radius is δ. Q_opc: the off-policy corrected return. Ratio: replayed updates per on-policy one. Its protocol: "
+    "30 draws of learning rate and δ, of which all are compared, and the means of the best 5 shown; where a row "
+    "does not say so, all methods and parts have one setting."
 )
 
 FLAGS = cli.new_flags()

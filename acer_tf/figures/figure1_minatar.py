@@ -51,10 +51,10 @@ def more_replay(recorded: RecordedRuns) -> Finding:
     """Whether every step of the replay ratio is an improvement, with trust region."""
     keys = [key for key in WITH_TRUST if minatar.finals(recorded, [key])]
     gains = [recorded.improvement(more, less, minatar.score) for less, more in itertools.pairwise(keys)]
-    ours = numbers([interquartile_mean(scores).value for scores in minatar.finals(recorded, keys)])
+    middles = [interquartile_mean(scores).value for scores in minatar.finals(recorded, keys)]
     theirs = numbers([published_median(key, 100e6) for key in keys])
-    ratios = f"(interquartile means, ratios {ratios_of(keys)})"
-    return Finding(gains, f"{ours} {ratios}", f"order only: {theirs} (medians on Atari, 100M frames)")
+    ours = f"{numbers(middles)} (interquartile means, ratios {ratios_of(keys)})" if middles else ""
+    return Finding(gains, ours, f"order only: {theirs} (medians on Atari, 100M frames)")
 
 
 def figure_of(module: str, preset: str) -> Figure:

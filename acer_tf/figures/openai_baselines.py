@@ -5,6 +5,7 @@ python -m acer_tf openai_baselines --plan
 """
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged |
     length = f"{len(runs)}/{figure.seeds} seeds, {steps}M of {_STEPS / 1e6:.0f}M steps"
     usual = {cell.place[:3]: Cell.asked(cell.method, make_settings(wanted)) for cell in longest}
     hours = sum(float(run.seconds[-1]) for run in runs) / 3600
-    return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours)
+    places = Counter(place.name for _, place in found.values())
+    return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours, max(places, key=places.__getitem__))
 
 
 def published_curve(runs: Sequence[RunCurve]) -> Finding:
@@ -148,6 +150,7 @@ FIGURE = Figure(
             functools.partial(read_seeds, preset=preset, game=game),
             f"OpenAI baselines, {game}{', preset paper' if preset == 'paper' else ''}",
             folder,
+            "openai_baselines",
         )
         for preset, folders in _FOLDERS.items()
         for game, folder in folders.items()

@@ -33,7 +33,7 @@ class Network(PolicyNetwork):
         precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).
         policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
-        dense: the dense layers of the torsos "mlp" and "combined".
+        dense: the dense layers of the torsos "mlp" and "combined", or of a user's.
         shared_bias: whether the Q head has one bias for all actions (tuned Double DQN, van Hasselt et al. 2016).
         seed: seed of the initial weights.
         normalization: the layer with the statistics of what these torsos read, if another network already has it and

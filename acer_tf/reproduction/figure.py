@@ -69,6 +69,7 @@ class Judged(NamedTuple):
     content: Any  # for the claim's `judge`
     share: str  # how much of the figure's runs these are, in words
     hours: float  # that the machine took for them; NaN if it is not known
+    folder: str = ""  # of most of them, in the results, if not the claim's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Claim:
     read: Callable[["Figure", Path], Judged | None]  # given the figure and the folder; None if nothing was run
     source: str = ""  # paper, and figure or table, if not those of the figure
     folder: str = ""  # the folder of its records in the results, if not the figure's
+    beside: str = ""  # another one with more of them
 
 
 @dataclasses.dataclass(frozen=True)

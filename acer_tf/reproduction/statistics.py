@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rliable import library, metrics
-from scipy.stats import norm, rankdata, trim_mean
+from scipy.stats import norm, permutation_test, rankdata, trim_mean
 
 RESAMPLES, CURVE_RESAMPLES = 2_000, 1_000  # resamples of the bootstrap
 RANGES = "of two to four runs in one task, [ ] is their range, which is no interval of 95 %"
@@ -117,9 +117,13 @@ def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def sign_p(x: np.ndarray) -> float:
-    """The share of all ways to give the scores [runs, 1] a sign in which their mean is as far from 0. Exact."""
-    ways = np.array(list(itertools.product((-1, 1), repeat=len(x)))) @ np.abs(x[:, 0])
-    return float(np.mean(np.abs(ways) >= abs(x.sum()) * (1 - 1e-12)))
+    """Twice the smaller tail of the mean of scores [runs], if chance gives each its sign; exact up to 16 runs."""
+
+    def mean(of: np.ndarray, at: np.ndarray, axis: int) -> np.ndarray:
+        return np.asarray(np.mean(of - at, axis=axis))
+
+    pairs = x, np.zeros_like(x)
+    return float(permutation_test(pairs, mean, permutation_type="samples", n_resamples=2**16, rng=0).pvalue)
 
 
 def compare(
@@ -157,7 +161,9 @@ def compare(
         runs, unit = (tasks, "tasks") if unit == "seeds" else (tasks, unit)
     # The width of an interval falls with the square root of the runs.
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
-    p = permutation_p(*groups) if metric is wins else sign_p(*groups) if metric is np.mean else np.nan
+    p = permutation_p(*groups) if metric is wins else np.nan
+    if metric is np.mean and tasks == 1:
+        p = sign_p(groups[0][:, 0] - even)
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
     if p > _LEVEL:  # as does the distance of the estimate from even, in standard errors
         apart = norm.isf(p / 2)

@@ -24,9 +24,9 @@ RULE = (
     "A comparison is the probability that a run of one method beats one of the other at equal steps (even: 0.5), or "
     "what is named (even: 0). It counts as shown where its 95 % interval lies on one side of even and, between two "
     "methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, not corrected for the "
-    "number of comparisons). A mean gap to a published curve has the exact test of its signs instead; a difference "
-    "of two gains and a rank correlation have none, and the interval of a difference of few seeds is too narrow "
-    "(without any effect it is beside 0 in 7 to 9 % of cases with 3 or 4 seeds).",
+    "number of comparisons). A mean gap to a published curve has the exact test of its signs instead. A comparison "
+    "of another kind has no such test; the interval of a difference of two gains is too narrow (without any effect "
+    "it is beside 0 in 7 to 9 % of cases with 3 or 4 seeds).",
     "Supported: every comparison of the claim is shown, above even; of replay ratios, each that was run is compared "
     "with the one below it. Contradicted: one is shown, below. Undecided: neither; it says what it would take in "
     "all, if the estimate stays, to support or, where that is said, to contradict it. The weakest of the "
@@ -38,7 +38,8 @@ RULE = (
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the "
     "figure), with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim "
     "that is decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not "
-    "public: there only the order compares. Hours: the machines', for all runs of the row's methods in its folder.",
+    "public: there only the order compares. Hours: the machines', for the runs of the row's methods in its folder. "
+    "Runs under way are left out where others of the method are finished; all are compared where the shortest ends.",
 )
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
 HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
@@ -72,8 +73,9 @@ def folders() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for figure in figures().values():
         for claim in figure.claims:
-            sources = found.setdefault(claim.folder or figure.name, [])
-            sources += [source for source in [claim.source or figure.source] if source not in sources]
+            for folder in filter(None, (claim.folder or figure.name, claim.beside)):
+                sources = found.setdefault(folder, [])
+                sources += [source for source in [claim.source or figure.source] if source not in sources]
     return found
 
 
@@ -91,7 +93,7 @@ def verdicts(results: Path) -> Table:
             of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
             share = "; ".join(filter(None, [judged.share, finding.compared]))
             shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, share, number(judged.hours, 1)]
-            records = folder
+            records = judged.folder or folder
         rows.append([claim.source or figure.source, claim.text, *shown, figure.kind, records])
     return Table(" ".join([*answer(rows), *RULE]), HEAD, rows)
 
@@ -116,10 +118,10 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def own_design(figure: Figure, folder: Path, design: Figure | None = None) -> Judged | None:
-    """The runs of a figure's own design, or of another `design` of the same figure, such as its search; None if none.
+    """The runs that a figure's evidence has of its own design, or of another such as its search; None if there is none.
 
-    Where some runs of a method in a task are finished, those under way or given up are left out: all are compared where
-    the shortest ends.
+    Where some runs of a method in a task are finished, those under way are left out, since all are compared where the
+    shortest ends. Those that failed are not: a method is not to be judged by the seeds in which it did not.
     """
     if (evidence := read_evidence(folder)) is None:
         return None
@@ -128,11 +130,11 @@ def own_design(figure: Figure, folder: Path, design: Figure | None = None) -> Ju
     design = design or figure
     begun = [cell for cell in cells_of(design.methods, evidence.cells) if cell.steps]
     done = {(cell.method, cell.env) for cell in begun if cell.state == "finished"}
-    kept = [cell for cell in begun if cell.state == "finished" or (cell.method, cell.env) not in done]
+    kept = [cell for cell in begun if cell.state != "interrupted" or (cell.method, cell.env) not in done]
     if not kept:
         return None
     recorded, out = RecordedRuns(design.methods, kept, folder), len(begun) - len(kept)
-    share = coverage(design, kept) + (f"; without {out} that are not finished" if out else "")
+    share = coverage(design, kept) + (f"; without {out} under way" if out else "")
     return Judged(recorded, share, recorded.hours)
 
 
@@ -163,16 +165,13 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
     """The settings of cells that are not those of the cell in the same place of `whole`, length and seed aside.
 
     What draws by priority read alone is left out where there are none. The precision, which machines choose, is named
-    where it differs between cells.
+    where it differs between the cells of a task.
     """
     found: Counter[str] = Counter()
-    decided: dict[str, Counter[str]] = {}
+    decided: dict[str, Counter[str]] = {}  # precisions, by task
     for cell in cells:
         if cell.place[:3] in whole and whole[cell.place[:3]].settings.get("precision", "auto") == "auto":
-            decided.setdefault(cell.env, Counter())[f"precision={cell.settings.get('precision', 'auto')}"] += 1
-    for counts in decided.values():
-        found.update(counts if len(counts) > 1 else {})
-    for cell in cells:
+            decided.setdefault(cell.env, Counter())[str(cell.settings.get("precision", "auto"))] += 1
         known = whole[cell.place[:3]].settings if cell.place[:3] in whole else {}
         here = {**DEFAULTS, **cell.settings}
         same = {*_NOT_COMPARED, *idle(here)}
@@ -185,4 +184,7 @@ def altered(cells: Collection[Cell], whole: Mapping[tuple[str, int | None, str],
     groups: dict[str, list[str]] = {}
     for setting, count in sorted(found.items()):
         groups.setdefault("" if count == len(cells) else f"{count} of them ", []).append(setting)
-    return tuple(f"{runs}with {', '.join(group)}" for runs, group in groups.items())
+    lines = [f"{runs}with {', '.join(group)}" for runs, group in groups.items()]
+    mixed = sum((counts for counts in decided.values() if len(counts) > 1), Counter[str]())
+    named = ", ".join(f"{count} {precision}" for precision, count in sorted(mixed.items()))
+    return (*lines, *([f"of two precisions in one task: {named}"] if mixed else []))

@@ -119,7 +119,8 @@ class Settings:
         0.6, d.UNIT_INTERVAL, "α at the run's start: the probability of a draw is proportional to priority^α",
         d.REPLAY, d.PRIORITIES)
     priority_exponent_final: float = setting(
-        0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly", d.REPLAY, d.PRIORITIES)
+        0.6, d.UNIT_INTERVAL, "α at the run's end; it changes linearly; by default, unless the preset has another, it "
+        "does not change", d.REPLAY, d.PRIORITIES)
     priority_epsilon: float = setting(
         1e-6, d.NOT_NEGATIVE, "ε: a priority is |error| + ε", d.REPLAY, d.PRIORITIES, d.PROPORTIONAL)
     importance_exponent: float = setting(
@@ -428,8 +429,11 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
     if preset == "auto":
         preset = usual_preset(str(given["env"]), agent)
     _require("preset", preset)
+    chosen = {**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset}
+    if "priority_exponent" in given:  # whose default is not None as those of other final values, for records have it
+        chosen.setdefault("priority_exponent_final", given["priority_exponent"])
     try:
-        return Settings(**{**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset})
+        return Settings(**chosen)
     except SettingsError as error:
         named = re.match(r"--(\w+)=", str(error))
         if named is None or named[1] not in PRESETS[preset].keys() - given.keys():

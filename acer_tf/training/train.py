@@ -102,10 +102,10 @@ def train(
         The folder of the exported policy.
 
     Raises:
-        InvalidEnvironment, SettingsError: bad input; nothing was started or written. Or an evaluation could not begin;
-            a checkpoint was written.
+        InvalidEnvironment, SettingsError: bad input; nothing was started or written.
+        InvalidEnvironment, SettingsError, PolicyError: an evaluation could not begin; a checkpoint was written.
         RunFolderError: the folder cannot be used, is in use, holds another run, or rows of progress that are not those
-            of its checkpoint.
+            of its checkpoint, or has ended and has no checkpoint.
         Interrupted: by a signal; a checkpoint was written. It is a KeyboardInterrupt, not an Exception.
         EnvironmentFailure: the environment raised, or returned what it must not.
         NonFiniteError: learning diverged; the last checkpoint is from before.

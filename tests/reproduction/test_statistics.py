@@ -173,4 +173,10 @@ def test_the_standard_error_needs_two_scores():
     ("scores", "p"), [([1.0] * 6, 2 / 64), ([1.0, 2.0, 3.0, 4.0, 5.0, -0.5], 4 / 64), ([1.0, -1.0], 1.0)]
 )
 def test_the_test_of_signs_counts_every_way(scores, p):
-    assert sign_p(np.array(scores)[:, None]) == p
+    assert sign_p(np.array(scores)) == p
+
+
+def test_the_test_of_signs_is_of_the_distance_from_even():
+    shifted = statistics.compare(np.mean, np.array([5.1, 5.3, 5.2, 5.1, 5.4, 5.2])[:, None], even=5.0)
+    assert (shifted.p, shifted.side) == (2 / 64, 1)
+    assert sign_p(np.linspace(-1, 1.5, 40)) > 0.01  # more ways than can be counted

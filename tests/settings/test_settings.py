@@ -441,6 +441,15 @@ def test_what_would_learn_nothing_or_not_as_it_says_is_refused(flag, given):
         make_settings({"env": "CartPole-v1", **given})
 
 
+def test_an_exponent_of_priorities_changes_only_if_its_end_is_given():
+    given = {"env": "CartPole-v1", "replay_priority": "proportional", "priority_exponent": 0.9}
+    assert make_settings(given).priority_exponent_final == 0.9
+    assert make_settings(given, priority_exponent_final=0.3).priority_exponent_final == 0.3
+    ends = make_settings(env="CartPole-v1", agent="dqn", preset="dqn_rank", priority_exponent=0.9)
+    assert ends.priority_exponent_final == 0.0, "the preset's"
+    assert make_settings(env="CartPole-v1", replay_priority="proportional").priority_exponent_final == 0.6
+
+
 def test_the_bias_correction_alone_and_a_replay_that_is_not_read_are_none_of_these():
     assert pong(importance_truncation=0).importance_truncation == 0
     assert make_settings(env="Pendulum-v1", agent="a3c", unroll_length=6_000).replay_ratio == 0

@@ -493,7 +493,7 @@ def test_precisions_that_machines_chose_differently_are_named(tmp_path: Path) ->
     ]
     write_evidence(tmp_path / "figure1_minatar", dataclasses.replace(evidence, cells=tuple(cells)))
     found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["share"]
-    assert found.endswith("; 1 of them with precision=bfloat16, precision=float32")
+    assert found.endswith("; of two precisions in one task: 1 bfloat16, 1 float32")
 
 
 def test_a_run_that_is_not_finished_does_not_shorten_those_that_are(tmp_path: Path) -> None:
@@ -505,7 +505,7 @@ def test_a_run_that_is_not_finished_does_not_shorten_those_that_are(tmp_path: Pa
     whole = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
     cut(tmp_path, "figure1_minatar", "replay4_trust", 1, seed=1, state="interrupted")
     found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
-    assert found["share"].endswith("1–2/3 seeds, 100 % of steps; without 5 that are not finished")
+    assert found["share"].endswith("1–2/3 seeds, 100 % of steps; without 5 under way")
     assert found["ours"] == whole["ours"]
 
 
