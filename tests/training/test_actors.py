@@ -194,10 +194,10 @@ def test_an_actor_that_fails_again_and_again_is_the_loss_of_the_cluster(raised, 
     monkeypatch.setattr(ray_driver.time, "sleep", lambda _: None)
     replaced = []
     ray = {"get": lambda *_, **__: error(raised), "wait": lambda places, timeout: (places if placed else [], [])}
-    driver = driver_on(ray, 1, _replace=replaced.append)
+    driver = driver_on(ray, 1, _replace=lambda *of: replaced.append(of))
     with pytest.raises(ClusterLost, match=f"^actor 0 {why}, and actors were replaced 4 times at this unroll$"):
         driver.unroll([], REQUEST)
-    assert replaced == [0] * 4
+    assert replaced == [(0, attempt) for attempt in range(4)]
     assert len(driver.notes) == 4 and driver.notes[0].endswith(": another takes its place, with new episodes")
 
 
@@ -215,12 +215,14 @@ def test_an_actor_on_ray_leaves_its_recurrent_state_to_the_one_that_takes_its_pl
 
     def remote(steps, group, truncates):
         made.append((steps, group, truncates.tolist()))
-        dead.clear()
+        if len(made) == 2:
+            dead.clear()
         return handle_of(group)
 
     driver = driver_on({"get": get}, 2, _remote=SimpleNamespace(remote=remote))
     driver.unroll([], REQUEST)
     dead.add(1)
     assert driver.unroll([], REQUEST).next_state.tolist() == [[6], [6]]
-    assert made == [(41, 1, [[3]])]  # of the run's 40 steps, and after the last unroll's three rows
-    assert len(driver.notes) == 1
+    # Of the run's 40 steps, so that each has episodes of its own, and after the last unroll's three rows.
+    assert made == [(41, 1, [[3]]), (42, 1, [[3]])]
+    assert len(driver.notes) == 2
