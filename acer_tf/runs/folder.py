@@ -242,11 +242,11 @@ def resume(
         rows = curve.exists() and curve.stat().st_size
         if snapshot is None and (rows or finished):
             policy = f", or use the policy in {folder / 'policy'}" if (folder / "policy").exists() else ""
-            lost = "has rows of progress, but no checkpoint"
-            if not rows:
-                lost = "holds a run that has ended, but no checkpoint"
+            found = (
+                "has rows of progress, but no checkpoint" if rows else "holds a run that has ended, but no checkpoint"
+            )
             raise RunFolderError(
-                f"--run_dir={folder} {lost}: put {folder / 'checkpoints'} back, give "
+                f"--run_dir={folder} {found}: put {folder / 'checkpoints'} back, give "
                 f"--repair=restart to begin again at step 0, choose another folder{policy}"
             )
     except (DamagedError, RunFolderError):

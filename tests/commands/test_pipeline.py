@@ -85,6 +85,11 @@ def test_what_a_user_makes_goes_by_default_where_no_shipped_evidence_is(tmp_path
         assert pipeline.define(figures()[name])["output"].default == f"my_results/{name}"
 
 
+@pytest.mark.parametrize("name", ["Parcels-v0", "acer_tf.envs.puzzles:Parcels-v0"])
+def test_a_task_is_named_as_in_the_tables_or_by_its_id(name):
+    assert pipeline._envs([name], figures()["table_gymnasium"]) == ("acer_tf.envs.puzzles:Parcels-v0",)
+
+
 @pytest.mark.parametrize("change", [{"name": "../../secret"}, {"steps": "many"}, {"settings": {}}])
 def test_hostile_evidence_is_refused_in_a_line(change, script, tmp_path, capsys):
     path = tmp_path / "results" / "figure1_minatar" / "experiment.json"
