@@ -170,8 +170,7 @@ TORSOS: dict[str, Torso] = {
     # Several leaves: images through the layers of "image" or "small", all others through those of "mlp", and one layer
     # of 128 units over them all.
     "combined": Torso(_combined, _combined_reads, acting="serial", updates="parallel"),
-    # Flattened observations, all leaves joined, and dense layers: two of 64 tanh units unless settings say so, or
-    # with continuous actions two of 256.
+    # Flattened observations, all leaves joined, and `Dense` layers.
     "mlp": Torso(_mlp, lambda spec: spec.stack == 1),
 }
 

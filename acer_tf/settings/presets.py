@@ -31,6 +31,7 @@ _DQN_SHORT: dict[str, Any] = _DQN | dict(
 _CONTINUOUS: dict[str, Any] = dict(
     on_policy_updates=False, replay_start=0, replay_capacity=5_000,
     importance_truncation=5.0, trust_region_delta=0.42, average_decay=0.995, entropy_weight=0.0, critic_weight=1.0,
+    dense_units="256,256",
 )
 
 # A value that a preset does not list is the default of `Settings`.

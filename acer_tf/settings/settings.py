@@ -147,8 +147,7 @@ class Settings:
             lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
             "the units of up to 16 layers, at most 16,384 each, such as 128,128",
         ),
-        "units of the torso's dense layers, first to last, joined by commas; 256,256 with continuous actions",
-        d.DISCRETE_ACTIONS, d.DENSE)
+        "units of the torso's dense layers, first to last, joined by commas", d.DENSE)
     dense_activation: str = setting(
         "tanh", d.one_of("tanh", "relu", "gelu", "silu", "elu"), "activation of the layers of "
         "--dense_units: tanh, relu, gelu, silu or elu", d.DENSE)

@@ -14,7 +14,6 @@ from acer_tf import envs, resources
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.dqn import Dqn
 from acer_tf.errors import SettingsError
-from acer_tf.networks import continuous
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import RunningNormalization
@@ -72,8 +71,7 @@ def make_network(
     h = settings
     if spec.continuous:
         options |= {"shared_torso": h.shared_torso, "policy_std": h.policy_std, "normalize": h.normalize_observations}
-    sizes = continuous.USUAL_DENSE.units if spec.continuous else h.dense_sizes
-    options |= {"dense": Dense(sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)}
+    options |= {"dense": Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)}
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:

@@ -120,6 +120,7 @@ PAPER_CONTINUOUS = BASELINES | {
     "replay_start": 0,
     "replay_capacity": 5_000,
     "learning_rate": 1.4e-4,
+    "dense_units": "256,256",
     "shared_torso": False,
     "importance_truncation": 5.0,
     "trust_region_delta": 0.42,

@@ -129,7 +129,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"agent": "dqn", "preset": "dqn_rank", "weights_by_batch": False}),
         (PONG, {"dense_units": "32"}),
         (PONG, {"preset": "baselines", "dense_normalize_inputs": True}),
-        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_units": "32"}),
+        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_normalize_inputs": True}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
         (CARTPOLE, {"agent": "dqn", "preset": "dqn", "retrace_lambda": 0.5}),
@@ -160,15 +160,18 @@ def test_a_torso_of_ones_own_has_the_dense_layers_and_the_normalization_that_are
     assert (network.normalization is not None) == normalized
 
 
-def test_continuous_torsos_have_the_activation_and_normalization_that_are_given():
-    given = {"dense_activation": "gelu", "dense_normalization": True}
+def test_continuous_torsos_have_the_layers_activation_and_normalization_that_are_given():
+    given = {"dense_units": "32,16", "dense_activation": "gelu", "dense_normalization": True}
     usual, other = (
         build.make_network(
             resolve(settings_of(agent="acer_continuous", preset="paper_continuous", **more), PENDULUM), PENDULUM
         )
         for more in ({}, given)
     )
-    assert other.get_config()["dense"] == ((256, 256), "gelu", True, False)
+    assert usual.get_config()["dense"] == ((256, 256), "tanh", False, False)
+    assert other.get_config()["dense"] == ((32, 16), "gelu", True, False)
+    shapes = {weight.path: tuple(weight.shape) for weight in other.weights}
+    assert shapes["policy_torso/dense2/kernel"] == shapes["dense2/kernel"] == (32, 16)
     paths = [{weight.path for weight in network.weights} for network in (usual, other)]
     assert {path.rpartition("/")[0] for path in paths[1] - paths[0]} >= {
         "normalization1",
