@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from acer_tf.references import imported
 from acer_tf.settings import Settings
@@ -20,12 +21,17 @@ class RMSProp(keras.optimizers.RMSprop):
         learning_rate: as in `keras.optimizers.RMSprop`, like the other arguments. With `centered` the square of the
             gradient's running mean is subtracted from v under the root (DQN).
         initial_accumulator: v before the first step.
+
+    Raises:
+        ValueError: `centered` with `momentum`.
     """
 
     def __init__(
         self, learning_rate: float = 0.001, *, initial_accumulator: float = 0.0, name: str = "rmsprop", **options: Any
     ) -> None:
         super().__init__(learning_rate, name=name, **options)
+        if self.centered and self.momentum:
+            raise ValueError(f"momentum={self.momentum}: must be 0 with centered=True")
         self.initial_accumulator = initial_accumulator
 
     def add_variable_from_reference(
@@ -34,6 +40,18 @@ class RMSProp(keras.optimizers.RMSprop):
         if name == "velocity":
             initializer = keras.initializers.Constant(self.initial_accumulator)
         return super().add_variable_from_reference(reference_variable, name, initializer)
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor) -> None:
+        if not self.centered:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        index = self._get_variable_index(variable)
+        square, mean = self._velocities[index], self._average_gradients[index]
+        square.assign(self.rho * square + (1 - self.rho) * tf.square(gradient))
+        mean.assign(self.rho * mean + (1 - self.rho) * gradient)
+        # Where gradients hardly change, rounding makes this negative: Keras's step is NaN then.
+        variance = tf.maximum(square - tf.square(mean), 0.0)
+        variable.assign_sub(learning_rate * gradient / tf.sqrt(variance + self.epsilon))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "initial_accumulator": self.initial_accumulator}

@@ -35,6 +35,26 @@ def test_first_two_steps(accumulator, decay, epsilon, centered):
             np.testing.assert_allclose(variable, expected, rtol=1e-5, atol=1e-7)
 
 
+def test_a_centred_step_is_finite_where_the_gradient_stays_the_same():
+    variable = tf.Variable(tf.zeros(64))
+    optimizer = RMSProp(1e-4, rho=0.95, epsilon=6e-7, centered=True)  # as in preset ddqn_proportional
+    optimizer.build([variable])
+    gradient = tf.constant(np.random.default_rng(0).uniform(1.5, 3, 64), tf.float32)
+
+    @tf.function(jit_compile=False)  # with XLA Keras's step is finite too
+    def train():
+        for _ in tf.range(3_000):
+            optimizer.apply_gradients([(gradient, variable)])
+
+    train()
+    assert np.isfinite(variable).all()
+
+
+def test_momentum_with_a_centred_step_is_refused():
+    with pytest.raises(ValueError, match="momentum=0.9: must be 0 with centered=True"):
+        RMSProp(0.01, momentum=0.9, centered=True)
+
+
 def test_slots_exist_once_built_and_only_the_mean_squares_are_filled():
     optimizer = RMSProp(0.01, rho=0.9, epsilon=0.1, initial_accumulator=1.0, centered=True)
     optimizer.build(model().trainable_variables)
