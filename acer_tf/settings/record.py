@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acer_tf.settings import Settings, make_settings, setting_types
-from acer_tf.settings.declaration import PRIORITIES, declarations
+from acer_tf.settings.declaration import PRIORITIES, PROPORTIONAL, declarations
 
 
 def jsonable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,10 +43,9 @@ def changed(settings: Settings) -> dict[str, Any]:
 
 
 def idle(document: Mapping[str, Any]) -> frozenset[str]:
-    """The settings that a run of this document does not read because it draws uniformly: those of priorities."""
-    uniform = {**DEFAULTS, **document}["replay_priority"] == "uniform"
-    declared = declarations(Settings).items() if uniform else ()
-    return frozenset(name for name, declaration in declared if PRIORITIES in declaration.conditions)
+    """The settings of priorities that a run of this document does not read, as it draws uniformly or by rank."""
+    needed = {"uniform": PRIORITIES, "rank": PROPORTIONAL}.get({**DEFAULTS, **document}["replay_priority"])
+    return frozenset(name for name, declared in declarations(Settings).items() if needed in declared.conditions)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

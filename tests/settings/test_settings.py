@@ -14,7 +14,7 @@ from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import declarations
 from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import changed, differences, settings_document, settings_from
+from acer_tf.settings.record import changed, differences, idle, settings_document, settings_from
 from acer_tf.settings.rules import RULES, rule_of
 
 TRAINING, AGENTS = (Path(acer_tf.__file__).parent / part for part in ("training", "agents"))
@@ -658,3 +658,17 @@ def test_units_of_an_lstm_make_any_network_recurrent_and_are_refused_where_none_
     for given in ({"agent": "dqn"}, {"replay_priority": "rank"}, {"replay_capacity": 25, "replay_start": 5}):
         with pytest.raises(SettingsError, match="--lstm_units=7"):
             make_settings("CartPole-v1", lstm_units=7, **given)
+
+
+@pytest.mark.parametrize(
+    ("priority", "unread", "read"),
+    [
+        ("uniform", {"priority_exponent", "importance_exponent", "priority_epsilon"}, {"replay_batch"}),
+        ("rank", {"priority_epsilon"}, {"priority_exponent", "importance_exponent"}),
+        ("proportional", set(), {"priority_exponent", "importance_exponent", "priority_epsilon"}),
+    ],
+)
+def test_the_settings_of_priorities_that_a_record_did_not_read(priority, unread, read):
+    found = idle({"replay_priority": priority})
+    assert unread <= found
+    assert not read & found
