@@ -41,8 +41,6 @@ class EvidenceError(BadInput, RuntimeError):
     """A results folder cannot be used: the message names the file, and what would be right."""
 class CurveError(BadInput, ValueError):
     """A run folder cannot be read: the message names the file and what is wrong."""
-class ResultsError(BadInput, ValueError):
-    """The results of the Blind Cliffwalk cannot be read: the message names the file and what is wrong."""
 class RecordError(AcerError, ValueError):
     """A record of a run is missing or cannot be read: the message names the file and the problem."""
 class CheckpointError(AcerError, RuntimeError):

@@ -11,7 +11,7 @@ import numpy as np
 from acer_tf.settings import Settings
 from benchmarks.timing import Group, Workload, interleaved, milliseconds, steps_per_second
 
-RATIO = 4
+RATIO, LSTM_UNITS = 4, 256
 # By group, since a process has one setting of threads: environment, torso, iterations and updates timed together.
 PAIRS = {"recurrent": ("atari/Pong", "nature", 2, 4), "recurrent_small": ("CartPole-v1", "mlp", 10, 20)}
 
@@ -22,9 +22,9 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
 
     env_id, torso, iterations, updates = PAIRS[name]
     workloads, closing = dict[str, Workload](), list[Any]()
-    threads = use_threads(0, _settings(env_id, f"{torso}_lstm"))
-    for network in (torso, f"{torso}_lstm"):
-        env, agent, loop, batch = _loop(env_id, network, threads["environments"])
+    threads = use_threads(0, _settings(env_id, torso, LSTM_UNITS))
+    for network, lstm_units in ((torso, 0), (f"{torso}_lstm", LSTM_UNITS)):
+        env, agent, loop, batch = _loop(env_id, torso, lstm_units, threads["environments"])
         closing.append(env)
         spec, state = env.spec, np.zeros((env.num_envs, agent.network.state_size), np.float32)
         observation = np.zeros((env.num_envs, *spec.observation_shape), spec.observation_dtype)
@@ -40,7 +40,7 @@ def recurrent(name: str, repetitions: int, scratch: Path) -> Group:
     return Group(measurements, {"threads": threads, "share": other / plain})
 
 
-def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
+def _loop(env_id: str, network: str, lstm_units: int, threads: int) -> tuple[Any, Any, Any, Any]:
     """(environments, agent, loop, a replayed batch) of a loop that has begun to replay."""
     from acer_tf import envs
     from acer_tf.training.actor import Actor, LocalActors
@@ -48,7 +48,7 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     from acer_tf.training.collector import Collector
     from acer_tf.training.loop import Loop
 
-    settings = _settings(env_id, network)
+    settings = _settings(env_id, network, lstm_units)
     spec = envs.spec(env_id)
     agent, replay = make_agent(settings, spec), make_replay(settings, spec)
     env = envs.make(env_id, settings.num_envs, 0, threads=threads)
@@ -59,7 +59,7 @@ def _loop(env_id: str, network: str, threads: int) -> tuple[Any, Any, Any, Any]:
     return env, agent, loop, replay.batch(np.array([False]), np.arange(replay.num_envs)[None])
 
 
-def _settings(env_id: str, network: str) -> Settings:
+def _settings(env_id: str, network: str, lstm_units: int) -> Settings:
     from acer_tf import envs
     from acer_tf.settings import make_settings
     from acer_tf.training.resolve import resolve
@@ -67,5 +67,6 @@ def _settings(env_id: str, network: str) -> Settings:
     # Nothing is to be learned here, and nothing may diverge.
     small = {"replay_capacity": 200, "replay_start": 0, "learning_rate": 1e-9}
     fixed = {"replay_ratio": RATIO, "replay_poisson": False}
-    settings = make_settings({"env": env_id, "preset": "baselines", "network": network, **small, **fixed})
+    given = {"env": env_id, "preset": "baselines", "network": network, "lstm_units": lstm_units}
+    settings = make_settings({**given, **small, **fixed})
     return resolve(settings, envs.spec(env_id))

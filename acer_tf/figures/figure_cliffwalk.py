@@ -1,6 +1,6 @@
 r"""The Blind Cliffwalk of the prioritized-replay paper (Schaul et al. 2016): its Figures 1 and 2, whole.
 
-python -m acer_tf figure_cliffwalk --output=my_results/cliffwalk
+python -m acer_tf figure_cliffwalk --output=my_results/figure_cliffwalk
 
 10 runs per point, n = 2 ... 16: median and range. Writes results.csv (a row per run), table.csv, table.md, figure.png,
 figure.svg, run.json and experiment.json. One process: 34 minutes on a busy machine of 2 cores, most of them for n = 15
@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from acer_tf.commands import cli
-from acer_tf.errors import RecordError, ResultsError, SettingsError
+from acer_tf.errors import EvidenceError, RecordError, SettingsError
 from acer_tf.files import write_json
 from acer_tf.reproduction import cliffwalk
 from acer_tf.reproduction.cliffwalk import REPLAYS, REPRESENTATIONS, RUNS, SIZES, Result, transitions
@@ -44,7 +44,7 @@ flag.list("sizes", [str(n) for n in SIZES], "numbers of states n, from 2 to 20")
 flag.integer("runs", RUNS, "per point", 1, 100_000)
 flag.integer("seed", 0, "of all runs", lower_bound=0)
 flag.integer("limit", 20_000_000, "updates after which a run is given up", lower_bound=1)
-flag.path("output", f"{RESULTS}/cliffwalk", "folder for the tables and the figure")
+flag.path("output", f"{RESULTS}/figure_cliffwalk", "folder for the tables and the figure")
 flag.bool("report_only", False, "make table and figure again from results.csv")
 
 
@@ -75,24 +75,24 @@ def main(argv: list[str]) -> int:
 def _known(output: Path, settings: dict[str, Any]) -> tuple[dict[str, Any] | None, list[Result]]:
     """What an earlier call left in `output`: its run.json, and the results so far.
 
-    Raises ResultsError if it had other settings, of which a report counts those that are given, or cannot be read.
+    Raises EvidenceError if it had other settings, of which a report counts those that are given, or cannot be read.
     """
     record, table = output / "run.json", output / "results.csv"
     if not (FLAGS.report_only or table.exists() or record.exists()):
         return None, []
     results = cliffwalk.read_results(table) if table.exists() else []
     if FLAGS.report_only and not results:
-        raise ResultsError(
+        raise EvidenceError(
             f"--report_only: --output={output} has no results: leave the flag out to make them, or name the folder "
             "that has them"
         )
     try:
         known = read_record(output)
     except RecordError as error:
-        raise ResultsError(f"--output={output} cannot be continued or shown ({error}): choose another") from error
+        raise EvidenceError(f"--output={output} cannot be continued or shown ({error}): choose another") from error
     asked = {name: value for name, value in settings.items() if FLAGS[name].present or not FLAGS.report_only}
     if any(known.settings.get(name) != value for name, value in asked.items()):
-        raise ResultsError(f"--output={output} holds results of other settings, {known.settings}: choose another")
+        raise EvidenceError(f"--output={output} holds results of other settings, {known.settings}: choose another")
     return known.document, results
 
 
@@ -265,7 +265,7 @@ FIGURE = Figure(
         "the largest TD error.",
     ),
     claims=(
-        Claim("an oracle needs exponentially fewer updates", oracle_gains, read_updates, folder="cliffwalk"),
-        Claim(_BETWEEN, priorities_between, read_updates, "PER, Figure 2", "cliffwalk"),
+        Claim("an oracle needs exponentially fewer updates", oracle_gains, read_updates),
+        Claim(_BETWEEN, priorities_between, read_updates, "PER, Figure 2"),
     ),
 )

@@ -27,7 +27,7 @@ class Network(PolicyNetwork):
 
     Args:
         spec: the environment's observations and number of actions.
-        architecture: a name of `torsos.ARCHITECTURES`, or "module:NAME" for a user's torso.
+        architecture: a name of `torsos.TORSOS`, or "module:NAME" for a user's torso.
         initialization: "orthogonal": gain √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
         precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).

@@ -3,7 +3,7 @@
 import itertools
 import math
 
-from acer_tf.networks.torsos import TORSOS, architecture_of, torso_of
+from acer_tf.networks.torsos import TORSOS, torso_of
 from acer_tf.types import EnvironmentSpec
 
 
@@ -23,8 +23,7 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
     seen = f"{shape}, called {leaf!r}," if leaf else str(shape)
     if spec.stack > 1 or len(shape) < 3:
         return
-    any_torso = network == "auto" or architecture_of(network).torso == "combined"
-    torsos = TORSOS.values() if any_torso else [torso_of(network)]
+    torsos = TORSOS.values() if network in ("auto", "combined") else [torso_of(network)]
     plane, others = _plane(shape)
     if any(torso.images and torso.reads(spec) for torso in torsos):
         if not _channels_first(shape, spec):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from acer_tf.networks.building import Layers, Tensor, inputs_of, joined, part
 from acer_tf.networks.layers import Planes, RunningNormalization, vectors
-from acer_tf.networks.torsos import architecture_of, readable_torso
+from acer_tf.networks.torsos import readable_torso
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 
@@ -33,11 +33,11 @@ class PolicyNetwork(keras.Model):
 
     Args:
         spec: the environment's observations and actions.
-        architecture: see `torsos.architecture_of`.
+        architecture: see `torsos.torso_of`.
         options: the arguments of the subclass besides `spec`.
         layers: makes the torsos.
         torsos: their names; all are alike, with weights of their own.
-        lstm_units: units of the LSTM of each; 0 for those of the architecture.
+        lstm_units: units of the LSTM of each; 0 for none.
         plane_dtype: of what torsos read.
 
     Attributes:
@@ -79,11 +79,11 @@ class PolicyNetwork(keras.Model):
                 self.torsos.append(part(name, planes, build))
         self.lstms = []
         self.plane, features = planes, [one.output for one in self.torsos]
-        if units := lstm_units or architecture_of(architecture).lstm_units:
+        if lstm_units:
             names = [name.replace("torso", "lstm") for name in torsos]
-            self.lstms = [layers.lstm(units, *each) for each in zip(features, names, strict=True)]
-            features = [keras.KerasTensor((None, units), "float32")] * len(torsos)
-        self.state_size = 2 * units * len(torsos)  # h and c of each
+            self.lstms = [layers.lstm(lstm_units, *each) for each in zip(features, names, strict=True)]
+            features = [keras.KerasTensor((None, lstm_units), "float32")] * len(torsos)
+        self.state_size = 2 * lstm_units * len(torsos)  # h and c of each
         self.features: list[Tensor] = features
         self.normalization = self._found_normalization()
         self.built = True

@@ -18,7 +18,6 @@ Execution = Literal["xla", "serial", "parallel"]  # see agents.compiled
 # Side of the patches in which the torso "nature" reads frames: its first layer, 8x8 kernels at stride 4, is a 2x2
 # convolution at stride 1 over these patches.
 PATCH = 4
-LSTM_UNITS = 256
 
 
 # The heads after a torso, and the layers of each. All others are the torso's, but for `SCHEDULED`, whose weight the
@@ -177,7 +176,7 @@ TORSOS: dict[str, Torso] = {
 
 def image_leaves(architecture: str, spec: EnvironmentSpec) -> frozenset[str]:
     """The leaves that the torso of `architecture` reads as images: they are scaled, where others are normalised."""
-    return _images(spec) if architecture_of(architecture).torso == "combined" else frozenset()
+    return _images(spec) if architecture == "combined" else frozenset()
 
 
 def has_plain_numbers(spec: EnvironmentSpec) -> bool:
@@ -186,51 +185,28 @@ def has_plain_numbers(spec: EnvironmentSpec) -> bool:
     return any(not _image_torso(shape) and dtype not in ("uint8", "bool") for shape, dtype in leaves)
 
 
-class Architecture(NamedTuple):
-    """The meaning of a value of `--network`."""
-
-    torso: str  # of `TORSOS`, or "module:NAME" of a user's torso
-    lstm_units: int = 0  # of the LSTM that follows the torso; 0 without one
-
-
-ARCHITECTURES: dict[str, Architecture] = {name: Architecture(name) for name in TORSOS} | {
-    f"{name}_lstm": Architecture(name, LSTM_UNITS) for name in TORSOS
-}
-
-
-def architecture_of(network: str) -> Architecture:
-    """The architecture that `--network` names; ValueError if it is not in `ARCHITECTURES`, nor like "module:NAME"."""
-    if is_reference(network):
-        return Architecture(network)
-    if network not in ARCHITECTURES:
-        raise ValueError(f"unknown network {network!r}: must be one of {', '.join(ARCHITECTURES)}, or module:NAME")
-    return ARCHITECTURES[network]
-
-
 def takes_dense(network: str) -> bool:
     """Whether the torso that `--network` names has `Dense` layers: mlp, combined, or a user's, which may have them."""
-    torso = architecture_of(network).torso
-    return torso in ("mlp", "combined") or is_reference(torso)
+    return network in ("mlp", "combined") or is_reference(network)
 
 
 def torso_of(network: str) -> Torso:
-    """The torso that `--network` names; ValueError if a user's cannot be imported, or is not a `Torso`."""
-    name = architecture_of(network).torso
-    if name in TORSOS:
-        return TORSOS[name]
-    found = imported(name)
+    """The torso that `--network` names; ValueError if there is none, or a user's cannot be imported or is none."""
+    if network in TORSOS:
+        return TORSOS[network]
+    if not is_reference(network):
+        raise ValueError(f"unknown network {network!r}: must be one of {', '.join(TORSOS)}, or module:NAME")
+    found = imported(network)
     if not isinstance(found, Torso):
-        raise ValueError(f"{name} is of type {type(found).__name__}; must be an acer_tf.networks.torsos.Torso")
+        raise ValueError(f"{network} is of type {type(found).__name__}; must be an acer_tf.networks.torsos.Torso")
     return found
 
 
 def readable_torso(architecture: str, spec: EnvironmentSpec) -> Torso:
-    """The torso of `architecture`; ValueError if it does not exist or cannot read the observations."""
+    """The torso that `architecture` names; ValueError if it does not exist or cannot read the observations."""
     torso = torso_of(architecture)
     if not torso.reads(spec):
-        units = architecture_of(architecture).lstm_units
-        alike = [name for name in ARCHITECTURES if architecture_of(name).lstm_units == units]
-        able = [name for name in alike if torso_of(name).reads(spec)]
+        able = [name for name, one in TORSOS.items() if one.reads(spec)]
         raise ValueError(
             f"network {architecture!r} cannot read observations of shape {spec.observation_shape} and dtype "
             f"{spec.observation_dtype}; {'take ' + ' or '.join(able) if able else 'none can'}"

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from acer_tf.errors import ResultsError
+from acer_tf.errors import EvidenceError
 from acer_tf.files import write_whole
 from acer_tf.replay.priorities import Priorities, RankHeap, SumTree
 
@@ -233,11 +233,11 @@ def write_results(results: Sequence[Result], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """What `write_results` wrote; raises ResultsError if the file does not exist, or holds something else."""
+    """What `write_results` wrote; raises EvidenceError if the file does not exist, or holds something else."""
     try:
         table = pd.read_csv(path).astype(dict.fromkeys(Result._fields[2:], int)).astype({"converged": bool})
         return [Result(*row) for row in table[list(Result._fields)].itertuples(index=False)]
     except FileNotFoundError as error:
-        raise ResultsError(f"{path} is missing: nothing has been run there") from error
+        raise EvidenceError(f"{path} is missing: nothing has been run there") from error
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{path} holds no results: {type(error).__name__} {error}") from error
+        raise EvidenceError(f"{path} holds no results: {type(error).__name__} {error}") from error

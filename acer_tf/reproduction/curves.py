@@ -216,12 +216,7 @@ class RecordedRuns:
         self, env: str, methods: Sequence[str], score: Callable[[RunCurve], float] = final_return
     ) -> list[float]:
         """Each method's mean score over seeds where the shortest run of all ends; [] if one has no score yet."""
-        runs = [self.runs(method, env) for method in methods]
-        if not all(runs):
-            return []
-        steps = min(map(reached, runs), default=0.0)
-        scores = [float(np.mean([score(run.until(steps)) for run in seeds])) for seeds in runs]
-        return scores if np.isfinite(scores).all() else []
+        return [float(values.mean()) for values in self.scores(methods, score, [env])]
 
     def scores(
         self, methods: Sequence[str], score: Callable[[RunCurve], float], envs: Sequence[str] | None = None
@@ -233,7 +228,7 @@ class RecordedRuns:
         """
         shared = self.shared(methods, envs)
         runs = [whole_matrix({env: self.runs(method, env) for env in shared}) for method in methods]
-        if not all(runs):
+        if not (runs and all(runs)):
             return []
         ends = [reached([row[place] for rows in runs for row in rows]) for place in range(len(shared))]
         found = [

@@ -93,7 +93,7 @@ def plan(
     for number, kind in enumerate(kinds.values(), 1):
         model = max((needs.settings for _, needs in kind), key=_computation)
         what = (
-            f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.network}, "
+            f"{model.agent} on {model.env}, {_counted(model.num_envs, 'environment')}, network {model.architecture}, "
             f"{model.precision}, replay ratio {model.replay_ratio:g}"
         )
         methods = "; ".join(dict.fromkeys(folder.cell.method for folder, _ in kind))

@@ -29,8 +29,8 @@ from acer_tf.files import read_json, write_json
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
+from acer_tf.settings.effect import missing_for
 from acer_tf.settings.record import settings_document
-from acer_tf.training.resolve import missing_for
 from acer_tf.types import EnvironmentSpec
 
 FORMAT = 1

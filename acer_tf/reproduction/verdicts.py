@@ -80,7 +80,7 @@ def folders() -> dict[str, list[str]]:
 
 
 def verdicts(results: Path) -> Table:
-    """The table of all claims. Raises EvidenceError, CurveError, ResultsError or OSError for a bad record."""
+    """The table of all claims. Raises EvidenceError, CurveError or OSError for a bad record."""
     rows = []
     for figure, claim in ((each, claim) for each in figures().values() for claim in each.claims):
         folder = claim.folder or figure.name

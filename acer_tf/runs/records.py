@@ -120,7 +120,7 @@ def amend_record(
     for name in ("steps", "seconds", "stopped_at_return"):
         document.pop(name, None)
     entry = {"step": step, "time": now(), "command": command_line(), **maker, "notes": list(notes)}
-    document |= {"settings": jsonable(settings), "finished": False, "history": [*document["history"], entry]}
+    document |= {"settings": dict(settings), "finished": False, "history": [*document["history"], entry]}
     write_json(folder / "run.json", document)
 
 

@@ -50,12 +50,12 @@ CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
      "--optimizer={s.optimizer}: must be rmsprop with --reduction=threads, since only its steps add up to those of "
      "several threads; give --reduction=mean or sum"),
     (lambda s: s.rule.recurrent or not s.recurrent,
-     f"{{s.memory_flag}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
+     f"--lstm_units={{s.lstm_units}}: --agent must be one of {_RECURRENT}, got {{s.agent}}"),
     (lambda s: s.replay_priority == "uniform" or not s.recurrent,
-     "--replay_priority={s.replay_priority}: must be uniform with {s.memory_flag}, whose state is stored "
+     "--replay_priority={s.replay_priority}: must be uniform with --lstm_units={s.lstm_units}, whose state is stored "
      "where collected segments start, not where prioritized trajectories do"),
     (lambda s: s.replay_ratio == 0 or s.replay_capacity >= 2 * s.unroll_length + s.burn_in or not s.recurrent,
      "--replay_capacity={s.replay_capacity}: must be at least twice --unroll_length={s.unroll_length} and "
-     "--burn_in={s.burn_in} with {s.memory_flag}"),
+     "--burn_in={s.burn_in} with --lstm_units={s.lstm_units}"),
 )
 # fmt: on

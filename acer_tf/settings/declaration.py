@@ -126,10 +126,10 @@ WINDOWS = Condition(
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
 NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
-    "a --network that is mlp, combined, these with _lstm, or your own", lambda s, spec: takes_dense(s.network)
+    "a --network that is mlp, combined or your own", lambda s, spec: takes_dense(s.network)
 )
-RECURRENT = Condition("a recurrent --network or --lstm_units", lambda s, spec: s.recurrent)
-FEED_FORWARD = Condition("a --network that is not recurrent", lambda s, spec: not s.recurrent)
+RECURRENT = Condition("--lstm_units above 0", lambda s, spec: s.recurrent)
+FEED_FORWARD = Condition("--lstm_units=0", lambda s, spec: not s.recurrent)
 INITIALIZED = Condition("--initialize_from", lambda s, spec: s.initialize_from is not None)
 RMSPROP = Condition("--optimizer=rmsprop", lambda s, spec: s.optimizer == "rmsprop")
 RETRACE = Condition("--retrace", lambda s, spec: s.retrace)

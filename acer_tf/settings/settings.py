@@ -14,7 +14,7 @@ import numpy as np
 
 from acer_tf.envs import ATARI_PRESETS, UNLIMITED, Family, family_of
 from acer_tf.errors import SettingsError
-from acer_tf.networks.torsos import ARCHITECTURES, HEADS, architecture_of
+from acer_tf.networks.torsos import HEADS, TORSOS
 from acer_tf.references import is_reference
 from acer_tf.settings import declaration as d
 from acer_tf.settings.checks import CHECKS
@@ -134,14 +134,13 @@ class Settings:
 
     network: str = setting(
         "auto", d.Range(
-            lambda x: x == "auto" or x in ARCHITECTURES or is_reference(x),
-            f"one of auto, {', '.join(ARCHITECTURES)}, or module:NAME",
+            lambda x: x == "auto" or x in TORSOS or is_reference(x),
+            f"one of auto, {', '.join(TORSOS)}, or module:NAME",
         ),
-        f"{', '.join(ARCHITECTURES)} (_lstm: with an LSTM of 256 units after the torso, not for DQN), "
-        "module:NAME of your own torso, or auto, which depends on the observations", section="Network")
+        f"torso: {', '.join(TORSOS)}, module:NAME of your own, or auto, which depends on the observations",
+        section="Network")
     lstm_units: int = setting(
-        0, d.between(0, 4096), "units of an LSTM after the torso, also after your own, not for DQN; 0: 256 if "
-        "--network has an LSTM (_lstm), else none")
+        0, d.between(0, 4096), "units of an LSTM after the torso, such as 256, not for DQN; 0 for none")
     dense_units: str = setting(
         "64,64", d.Range(
             lambda x: len(sizes := x.split(",")) <= 16 and all(n.isdecimal() and 0 < int(n) <= 16_384 for n in sizes),
@@ -319,6 +318,11 @@ class Settings:
         """What two evaluations while training must share for their returns to compare, besides environment and seed."""
         return self.evaluate_episodes, self.evaluate_greedy, self.evaluate_max_episode_steps
 
+    def ended_by(self, mean_return: float, protocol: tuple[Any, ...]) -> bool:
+        """Whether an evaluation by some `evaluation_protocol` ends the run."""
+        wanted = self.stop_at_return
+        return wanted is not None and protocol == self.evaluation_protocol and mean_return >= wanted
+
     @property
     def lagging(self) -> bool:
         """Whether an unroll is collected with the weights from before the last iteration's updates."""
@@ -360,17 +364,12 @@ class Settings:
 
     @property
     def recurrent(self) -> bool:
-        return self.lstm_size > 0
+        return self.lstm_units > 0
 
     @property
-    def lstm_size(self) -> int:
-        """The units of the LSTM after the torso; 0 without one."""
-        return self.lstm_units or (0 if self.network == "auto" else architecture_of(self.network).lstm_units)
-
-    @property
-    def memory_flag(self) -> str:
-        """The flag by which the network is recurrent."""
-        return f"--lstm_units={self.lstm_units}" if self.lstm_units else f"--network={self.network}"
+    def architecture(self) -> str:
+        """The network in words."""
+        return self.network + f" with an LSTM of {self.lstm_units} units" * self.recurrent
 
     @property
     def window_length(self) -> int:

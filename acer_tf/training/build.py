@@ -23,9 +23,9 @@ from acer_tf.references import imported
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.replay.prioritized import Priority
 from acer_tf.settings import Settings
+from acer_tf.settings.effect import require_actions
 from acer_tf.settings.rules import RULES
 from acer_tf.training.actor import Act, Actor, LocalActors
-from acer_tf.training.resolve import require_actions
 from acer_tf.types import EnvironmentSpec
 
 _USUAL_ENVS = 16  # those that PROCESS_BYTES counts
@@ -168,7 +168,7 @@ def make_actor(
         env.close()
         if env.num_envs == num_envs:
             raise SettingsError(
-                f"{settings.memory_flag}: the vector environment must reset in NEXT_STEP mode, since in "
+                f"--lstm_units={settings.lstm_units}: the vector environment must reset in NEXT_STEP mode, since in "
                 "SAME_STEP mode an episode's end would reset the recurrent state of all copies"
             )
         raise SettingsError(
@@ -279,6 +279,6 @@ def _recurrent_sizes(settings: Settings, spec: EnvironmentSpec) -> dict[str, Any
     """U, and the rows of burn-in before each replayed window: 0 without replay."""
     lstms = 2 if spec.continuous and not settings.shared_torso else 1
     return {
-        "state_size": 2 * settings.lstm_size * lstms,
+        "state_size": 2 * settings.lstm_units * lstms,
         "burn_in": settings.burn_in if settings.replay_ratio > 0 else 0,
     }

@@ -40,10 +40,7 @@ class Evaluations:
     @property
     def reached(self) -> bool:
         """Whether the last evaluation ends the run."""
-        wanted = self.settings.stop_at_return
-        if wanted is None or self.mean is None or self._protocol != self.settings.evaluation_protocol:
-            return False
-        return self.mean >= wanted
+        return self.mean is not None and self.settings.ended_by(self.mean, self._protocol)
 
     def due(self, steps: int) -> bool:
         """Whether a row of progress at `steps` has an evaluation: the first one after each interval, and the last."""

@@ -17,8 +17,8 @@ from acer_tf.policies.metadata import read_metadata, spec_of
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.records import read_record
 from acer_tf.settings import Settings
+from acer_tf.settings.effect import missing_for
 from acer_tf.settings.record import DEFAULTS
-from acer_tf.training.resolve import missing_for
 from acer_tf.types import EnvironmentSpec
 
 _TORSO = "torso"

@@ -29,11 +29,12 @@ from acer_tf.runs.folder import REPAIRS, known_run, require_same_factory, requir
 from acer_tf.runs.records import Row
 from acer_tf.settings import Settings, whole_number
 from acer_tf.settings.declaration import at_least
+from acer_tf.settings.effect import require_effect
 from acer_tf.settings.record import settings_from
 from acer_tf.training.device import ACTING_DEVICES, ACTING_GB, CPU, find_device
 from acer_tf.training.initialize import require_source
 from acer_tf.training.logged import Episode, Estimate, Log
-from acer_tf.training.resolve import require_effect, resolve
+from acer_tf.training.resolve import resolve
 
 if TYPE_CHECKING:
     from acer_tf.policies.policy import Policy
@@ -187,13 +188,12 @@ def train(
     if replay_from is None and may_begin and record and "replay_from" in record.document:
         raise RunFolderError(f"--run_dir={folder} was begun with replay_from, and may begin anew: give it again")
     if not quiet:
-        how = f"preset {settings.preset}, network {settings.network}, precision {settings.precision}, on {where}"
+        how = f"preset {settings.preset}, network {settings.architecture}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
     policy = folder / "policy"
     done = record and record.finished and record.settings["total_steps"] >= settings.total_steps
     if record and (score := record.document.get("stopped_at_return")) is not None:
-        same = settings_from(record.settings).evaluation_protocol == settings.evaluation_protocol
-        done = done and same and settings.stop_at_return is not None and score >= settings.stop_at_return
+        done = done and settings.ended_by(score, settings_from(record.settings).evaluation_protocol)
     if done and not missing_parts(policy):
         if not quiet:
             print(f"{folder} holds this run, already finished", flush=True)
@@ -201,10 +201,27 @@ def train(
     log = Log(replay_from, behaviour, settings, spec) if replay_from is not None and may_begin else None
     from acer_tf.training.run import Job, run
 
-    file = Path(replay_file) if replay_file else None
-    computing = checkpoint_minutes, threads, env_workers, gpu_memory_gb, acting_device, file, ray_address
     return run(
-        Job(settings, spec, folder, record, where, *computing, actor_timeout or 300.0, repair, quiet, env, on_row, log)
+        Job(
+            settings=settings,
+            spec=spec,
+            folder=folder,
+            record=record,
+            device=where,
+            checkpoint_minutes=checkpoint_minutes,
+            threads=threads,
+            env_workers=env_workers,
+            gpu_memory_gb=gpu_memory_gb,
+            acting_device=acting_device,
+            replay_file=Path(replay_file) if replay_file else None,
+            ray_address=ray_address,
+            actor_timeout=actor_timeout or 300.0,
+            repair=repair,
+            quiet=quiet,
+            env=env,
+            on_row=on_row,
+            episodes=log,
+        )
     )
 
 

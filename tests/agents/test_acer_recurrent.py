@@ -7,18 +7,18 @@ import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.types import EnvironmentSpec, RecurrentContext, Trajectory
 from tests import oracles
 from tests.agents.test_acer_gradients import check_data, per_state, weight_of
 from tests.core import first_in_core
 
+UNITS = 256
 ACTIONS, SIZE, STATE = 3, 4, 2 * UNITS
 SPEC = EnvironmentSpec((SIZE,), "float32", stack=1, num_actions=ACTIONS)
 
 
 def make_network():
-    return Network(SPEC, architecture="mlp_lstm")
+    return Network(SPEC, architecture="mlp", lstm_units=UNITS)
 
 
 @pytest.fixture

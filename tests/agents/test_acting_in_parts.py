@@ -17,8 +17,8 @@ COUNT = 12
 def agent(request, make_continuous):
     if request.param == "Gaussian":
         return make_continuous(AcerContinuous, critic="dueling", num_envs=COUNT)
-    spec, network = (LARGE if request.param == "masked" else SMALL), "mlp"
-    return agent_of(Acer, spec, "mlp_lstm" if request.param == "recurrent" else network, num_envs=COUNT)
+    spec = LARGE if request.param == "masked" else SMALL
+    return agent_of(Acer, spec, 256 if request.param == "recurrent" else 0, num_envs=COUNT)
 
 
 def test_every_division_of_the_environments_acts_as_one(agent):

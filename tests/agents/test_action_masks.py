@@ -29,10 +29,10 @@ LARGE = EnvironmentSpec((SIZE,), "float32", 1, num_actions=ALL, action_masks=Tru
 ROWS, BATCH = 7, 5
 
 
-def agent_of(kind, spec, architecture="mlp", seed=0, **given):
+def agent_of(kind, spec, lstm_units=0, seed=0, architecture="mlp", **given):
     rng = np.random.default_rng(seed)
     policy = {"policy": "epsilon_greedy"} if kind is Dqn else {}
-    networks = [Network(spec, architecture=architecture, **policy) for _ in range(2)]
+    networks = [Network(spec, architecture=architecture, lstm_units=lstm_units, **policy) for _ in range(2)]
     optimizer = RMSProp(1e-2, rho=0.9, epsilon=1e-2, initial_accumulator=1.0)
     agent = kind(*networks, optimizer, settings_of(kind, **given))
     for network in networks:
@@ -50,9 +50,9 @@ def widened(variable, small, seed):
     return wide
 
 
-def pair_of(kind, architecture="mlp", small=SMALL, **given):
+def pair_of(kind, lstm_units=0, small=SMALL, **given):
     """An agent of the small environment, and one of the larger with its weights."""
-    small, large = (agent_of(kind, spec, architecture, **given) for spec in (small, LARGE))
+    small, large = (agent_of(kind, spec, lstm_units, **given) for spec in (small, LARGE))
     for ours, theirs in ((large.network, small.network), (large.average, small.average)):
         for number, (variable, other) in enumerate(zip(ours.weights, theirs.weights, strict=True)):
             variable.assign(widened(variable, other.numpy(), number))
@@ -84,19 +84,19 @@ def trajectory_of(rng, state_size=0, burn_in=2, rows=ROWS):
 
 # A3C and Trust-A3C are the update of ACER on what was just collected.
 CASES = {
-    "acer": (Acer, "mlp", {}),
-    "acer, bound": (Acer, "mlp", {"trust_region_delta": 0.05, "entropy_weight": 0.3}),
-    "without trust region": (Acer, "mlp", {"trust_region_delta": np.inf, "entropy_in_trust_region": True}),
-    "recurrent": (Acer, "mlp_lstm", {}),
-    "dqn": (Dqn, "mlp", {"double_q": False}),
-    "double dqn": (Dqn, "mlp", {}),
+    "acer": (Acer, 0, {}),
+    "acer, bound": (Acer, 0, {"trust_region_delta": 0.05, "entropy_weight": 0.3}),
+    "without trust region": (Acer, 0, {"trust_region_delta": np.inf, "entropy_in_trust_region": True}),
+    "recurrent": (Acer, 256, {}),
+    "dqn": (Dqn, 0, {"double_q": False}),
+    "double dqn": (Dqn, 0, {}),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_updates_with_a_constant_mask_are_those_of_the_environment_without_the_other_actions(name):
-    kind, architecture, given = CASES[name]
-    small, large = pair_of(kind, architecture, **given)
+    kind, lstm_units, given = CASES[name]
+    small, large = pair_of(kind, lstm_units, **given)
     rng = np.random.default_rng(1)
     before = [variable.numpy() for variable in large.network.weights]
     for _ in range(2):
@@ -123,9 +123,9 @@ def updated(agent, trajectory):
     return diagnostics, errors
 
 
-@pytest.mark.parametrize(("kind", "architecture"), [(Acer, "mlp"), (Acer, "mlp_lstm"), (Dqn, "mlp")])
-def test_actions_with_a_constant_mask_are_those_of_the_environment_without_the_others(kind, architecture):
-    small, large = pair_of(kind, architecture, small=dataclasses.replace(SMALL, action_masks=True))
+@pytest.mark.parametrize(("kind", "lstm_units"), [(Acer, 0), (Acer, 256), (Dqn, 0)])
+def test_actions_with_a_constant_mask_are_those_of_the_environment_without_the_others(kind, lstm_units):
+    small, large = pair_of(kind, lstm_units, small=dataclasses.replace(SMALL, action_masks=True))
     if kind is Dqn:
         for agent in (small, large):
             agent.network.exploration.epsilon.assign(0.3)
@@ -300,7 +300,7 @@ def test_the_gradient_with_random_masks_is_that_of_sums_over_valid_actions(delta
     agent = agent_of(
         Acer,
         spec,
-        "tests.agents.test_acer_gradients:LINEAR",
+        architecture="tests.agents.test_acer_gradients:LINEAR",
         trust_region_delta=delta,
         importance_truncation=c,
         entropy_weight=0.2,

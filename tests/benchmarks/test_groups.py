@@ -69,8 +69,8 @@ def test_the_share_of_a_recurrent_network_is_of_the_steps_per_second_without_it(
 
         learn, close = act, lambda self: None
 
-    def loop(env_id, network, threads):
-        takes = Takes(2.0 if network == "mlp_lstm" else 1.0)
+    def loop(env_id, network, lstm_units, threads):
+        takes = Takes(2.0 if lstm_units else 1.0)
         return takes, takes, takes, None
 
     monkeypatch.setattr(timing, "time", clock)

@@ -19,8 +19,8 @@ from acer_tf.errors import EnvironmentFailure
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation, policy
-from acer_tf.policies.evaluation import Video
 from acer_tf.policies.export import export_policy
+from acer_tf.policies.video import Video
 from acer_tf.runs.signals import Terminated
 
 ROOT = Path(__file__).resolve().parents[2]

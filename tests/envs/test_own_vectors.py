@@ -376,7 +376,7 @@ def test_it_trains_and_is_evaluated(mode, tmp_path):
     ("given", "mode", "flag"),
     [
         ({"num_envs": 6}, AutoresetMode.NEXT_STEP, "--num_envs=6: must be 2"),
-        ({"network": "mlp_lstm", "replay_capacity": 400}, AutoresetMode.SAME_STEP, "--network=mlp_lstm.*NEXT_STEP"),
+        ({"lstm_units": 256, "replay_capacity": 400}, AutoresetMode.SAME_STEP, "--lstm_units=256.*NEXT_STEP"),
     ],
 )
 def test_it_must_suit_the_settings(given, mode, flag, tmp_path):

@@ -22,7 +22,7 @@ THEIRS = Torso(lambda layers, x: layers.hidden(8, "relu", "dense", layers.flat(x
 # Every torso, with and without an LSTM, and every head.
 NETWORKS = {
     **{name: (SPECS[name], dict(architecture=name)) for name in SPECS},
-    **{f"{name}_lstm": (SPECS[name], dict(architecture=f"{name}_lstm")) for name in SPECS},
+    **{f"{name}_lstm": (SPECS[name], dict(architecture=name, lstm_units=256)) for name in SPECS},
     "few levels": (dataclasses.replace(FRAMES, observation_scale=10.0), dict(architecture="nature")),
     "a user's torso": (SPECS["mlp"], dict(architecture=f"{__name__}:THEIRS")),
     "bfloat16": (SPECS["nature"], dict(architecture="nature", precision="bfloat16", initialization="fan_in")),

@@ -127,10 +127,10 @@ def combined(w: dict[str, tf.Tensor], torso: str, observation: dict[str, np.ndar
     return tf.nn.relu(tf.concat([x, y], axis=1) @ w["joint/kernel"] + w["joint/bias"])
 
 
-@pytest.mark.parametrize("architecture", ["mlp", "mlp_lstm"])
-def test_leaves_are_read_as_the_vector_of_them_all(architecture):
-    parted = Network(spec_of(), architecture=architecture, seed=3)
-    whole = Network(EnvironmentSpec((7,), "float32", 1, 3), architecture=architecture, seed=3)
+@pytest.mark.parametrize("lstm_units", [0, 256])
+def test_leaves_are_read_as_the_vector_of_them_all(lstm_units):
+    specs = spec_of(), EnvironmentSpec((7,), "float32", 1, 3)
+    parted, whole = (Network(spec, architecture="mlp", lstm_units=lstm_units, seed=3) for spec in specs)
     observation = drawn(parted.spec, 4)
     for found, wanted in zip(parted(observation), whole(joined(observation)), strict=True):
         np.testing.assert_array_equal(found, wanted)
@@ -156,7 +156,6 @@ def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
 
 def own_torso(monkeypatch, read):
     monkeypatch.setitem(torsos.TORSOS, "own", torsos.Torso(read, reads=lambda spec: True))
-    monkeypatch.setitem(torsos.ARCHITECTURES, "own", torsos.Architecture("own"))
     return ContinuousNetwork(spec_of((7, 5, 2), num_actions=0, **BOUNDS), critic="dueling", architecture="own")
 
 

@@ -327,7 +327,6 @@ def test_a_users_torso_reads_stacked_frames_as_planes_with_the_frames_last(monke
         return layers.hidden(8, "relu", "dense", layers.flat(layers.convolution(4, 8, 8, "conv", layers.scaled(x))))
 
     monkeypatch.setitem(torsos.TORSOS, "theirs", torsos.Torso(build, lambda spec: spec.stack > 1))
-    monkeypatch.setitem(torsos.ARCHITECTURES, "theirs", torsos.Architecture("theirs"))
     rng = np.random.default_rng(0)
     network = Network(ATARI, architecture="theirs")
     enlarge_policy_head(network)
@@ -357,7 +356,6 @@ def test_a_torso_may_be_deep(initialization, monkeypatch):
         return x
 
     monkeypatch.setitem(torsos.TORSOS, "deep", torsos.Torso(build, lambda spec: True))
-    monkeypatch.setitem(torsos.ARCHITECTURES, "deep", torsos.Architecture("deep"))
     network = Network(SPECS["mlp"], architecture="deep", initialization=initialization)
     assert len({v.numpy().tobytes() for v in network.trainable_variables if "kernel" in v.path}) == 32
     # Records of earlier versions, which drew 32 seeds, keep their initial weights.

@@ -9,11 +9,10 @@ import tensorflow as tf
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.layers import Lstm
-from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.types import EnvironmentSpec, RecurrentContext
 from tests.networks.test_networks import SPECS, frames_of, stacked
 
-RECURRENT = {f"{architecture}_lstm": spec for architecture, spec in SPECS.items()}
+UNITS = 256
 
 
 def lstm_of(units, size, rng):
@@ -66,11 +65,11 @@ def test_no_row_reads_what_was_before_a_reset():
     assert np.isnan(poisoned).any()
 
 
-@pytest.mark.parametrize("architecture", RECURRENT)
+@pytest.mark.parametrize("architecture", SPECS)
 def test_a_window_equals_acting_row_by_row(architecture):
-    spec = RECURRENT[architecture]
+    spec = SPECS[architecture]
     rng = np.random.default_rng(0)
-    network = Network(spec, architecture=architecture)
+    network = Network(spec, architecture=architecture, lstm_units=UNITS)
     head = network.heads.get_layer("policy")
     head.kernel.assign(100 * head.kernel)  # so that an error in the policy shows
     batch, rows = 3, 9
@@ -96,9 +95,9 @@ def test_a_window_equals_acting_row_by_row(architecture):
 
 
 @pytest.mark.parametrize("shared_torso", [True, False])
-@pytest.mark.parametrize("architecture", ["mlp_lstm", "small_lstm"])
+@pytest.mark.parametrize("architecture", ["mlp", "small"])
 def test_a_window_equals_acting_row_by_row_with_continuous_actions(architecture, shared_torso):
-    spec = dataclasses.replace(RECURRENT[architecture], num_actions=0, action_low=(-1.0,), action_high=(1.0,))
+    spec = dataclasses.replace(SPECS[architecture], num_actions=0, action_low=(-1.0,), action_high=(1.0,))
     rng, batch, rows = np.random.default_rng(0), 3, 9
     network = ContinuousNetwork(
         spec, critic="dueling", architecture=architecture, lstm_units=5, shared_torso=shared_torso
@@ -130,11 +129,11 @@ def test_a_window_equals_acting_row_by_row_with_continuous_actions(architecture,
     assert np.std(mean) > 0.01
 
 
-@pytest.mark.parametrize("architecture", RECURRENT)
+@pytest.mark.parametrize("architecture", SPECS)
 @pytest.mark.parametrize("cut", [1, 4])
 def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
-    spec, rng = RECURRENT[architecture], np.random.default_rng(0)
-    network = Network(spec, architecture=architecture)
+    spec, rng = SPECS[architecture], np.random.default_rng(0)
+    network = Network(spec, architecture=architecture, lstm_units=UNITS)
     carry = np.ones((2, 7), bool)
     carry[0, 2] = carry[1, cut] = False
     memory = RecurrentContext(tf.constant(rng.normal(size=(2, 512)), tf.float32), tf.constant(carry))
@@ -152,7 +151,7 @@ def test_a_burn_in_and_the_rest_equal_the_whole(cut, architecture):
 
 @pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
 def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initialization):
-    network = Network(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    network = Network(SPECS["mlp"], architecture="mlp", lstm_units=UNITS, initialization=initialization, seed=3)
     kernel, recurrent, bias = network.lstms[0].get_weights()
     np.testing.assert_array_equal(bias.reshape(4, UNITS).T, np.tile([0, 1, 0, 0], (UNITS, 1)))
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(UNITS), atol=1e-5)
@@ -161,13 +160,13 @@ def test_it_starts_with_open_forget_gates_and_orthogonal_recurrent_weights(initi
         np.testing.assert_allclose(kernel @ kernel.T, np.eye(64), atol=1e-5)
     else:
         assert 0.9 / 8 < np.abs(kernel).max() <= 1 / 8
-    same = Network(RECURRENT["mlp_lstm"], architecture="mlp_lstm", initialization=initialization, seed=3)
+    same = Network(SPECS["mlp"], architecture="mlp", lstm_units=UNITS, initialization=initialization, seed=3)
     assert all(np.array_equal(a, b) for a, b in zip(network.get_weights(), same.get_weights(), strict=True))
 
 
 def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
-    spec = RECURRENT["nature_lstm"]
-    network = Network(spec, architecture="nature_lstm", precision="bfloat16")
+    spec = SPECS["nature"]
+    network = Network(spec, architecture="nature", lstm_units=UNITS, precision="bfloat16")
     paths = [v.path for v in network.weights]
     assert len(set(paths)) == len(paths) == 8 + 3 + 4
     assert {v.dtype for v in network.weights} == {"float32"}
@@ -180,16 +179,14 @@ def test_the_model_names_every_variable_once_and_its_twin_has_them_in_float32():
 
 
 def test_observations_that_a_torso_cannot_read_are_refused():
-    with pytest.raises(ValueError, match="nature_lstm.*mlp_lstm"):
-        Network(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature_lstm")
+    with pytest.raises(ValueError, match="'nature' cannot read .*; take mlp$"):
+        Network(EnvironmentSpec((4,), "float32", 1, 2), architecture="nature", lstm_units=UNITS)
 
 
 def test_an_lstm_of_any_size_follows_any_torso():
     spec = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
     sized = Network(spec, architecture="mlp", lstm_units=7)
     assert sized.state_size == 14 and sized.lstms[0].units == 7
-    assert Network(spec, architecture="mlp_lstm", lstm_units=7).state_size == 14
-    assert Network(spec, architecture="mlp_lstm").state_size == 512
     again = Network.from_config(sized.get_config())
     assert again.state_size == 14
     again.set_weights(sized.get_weights())

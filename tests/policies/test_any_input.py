@@ -37,7 +37,7 @@ ARM = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-0.1, -BEYOND), action_
 Made = Network | ContinuousNetwork
 KINDS: dict[str, Callable[[], Made]] = {
     "softmax": lambda: Network(COUNTED, architecture="mlp"),
-    "recurrent": lambda: Network(COUNTED, architecture="mlp_lstm"),
+    "recurrent": lambda: Network(COUNTED, architecture="mlp", lstm_units=256),
     "epsilon_greedy": lambda: Network(COUNTED, architecture="mlp", policy="epsilon_greedy", evaluation_epsilon=0.05),
     "numbered_far": lambda: Network(FAR, architecture="mlp"),
     "bits": lambda: Network(BITS, architecture="mlp"),

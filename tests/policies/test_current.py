@@ -18,7 +18,7 @@ ARM = EnvironmentSpec((3,), "float32", 1, 0, action_low=(-2.0, 0.0), action_high
 MAKERS = {
     "softmax": lambda: Network(VECTOR, architecture="mlp", seed=1),
     "ε-greedy": lambda: Network(VECTOR, architecture="mlp", seed=1, policy="epsilon_greedy", evaluation_epsilon=0.25),
-    "recurrent": lambda: Network(VECTOR, architecture="mlp_lstm", seed=1),
+    "recurrent": lambda: Network(VECTOR, architecture="mlp", lstm_units=256, seed=1),
     "continuous": lambda: ContinuousNetwork(ARM, critic="none", seed=1),
     "continuous recurrent": lambda: ContinuousNetwork(ARM, critic="dueling", seed=1, lstm_units=8),
 }

@@ -23,7 +23,7 @@ COMPOSITE = EnvironmentSpec((3,), "float32", 1, A, action_sizes=(2, 3), action_m
 KINDS = {
     "softmax": lambda: Network(SPEC, architecture="mlp"),
     "epsilon_greedy": lambda: Network(SPEC, architecture="mlp", policy="epsilon_greedy", evaluation_epsilon=0.3),
-    "recurrent": lambda: Network(SPEC, architecture="mlp_lstm"),
+    "recurrent": lambda: Network(SPEC, architecture="mlp", lstm_units=256),
     "composite": lambda: Network(COMPOSITE, architecture="mlp"),
 }
 

@@ -156,8 +156,8 @@ KINDS: dict[str, tuple[EnvironmentSpec, Callable[[EnvironmentSpec], Network | Co
     "maze": (MAZE, lambda spec: Network(spec, architecture="small", seed=3)),
     "mlp": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp")),
     "dqn": (SPECS["mlp"], dqn),
-    "mlp_lstm": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp_lstm")),
-    "nature_lstm": (FRAMES, lambda spec: Network(spec, architecture="nature_lstm")),
+    "mlp_lstm": (SPECS["mlp"], lambda spec: Network(spec, architecture="mlp", lstm_units=256)),
+    "nature_lstm": (FRAMES, lambda spec: Network(spec, architecture="nature", lstm_units=256)),
     "continuous": (ARM, lambda spec: ContinuousNetwork(spec, critic="dueling")),
     "continuous_lstm": (ARM, lambda spec: ContinuousNetwork(spec, critic="none", lstm_units=8, shared_torso=False)),
 }

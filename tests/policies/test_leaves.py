@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[spaces.Space, Any]] = {
     "combined": (MOVES, lambda spec: Network(spec, architecture="combined", precision="bfloat16")),
     "normalised": (MOVES, lambda spec: Network(spec, architecture="combined", dense=Dense(normalize_inputs=True))),
     "mlp": (spaces.MultiBinary(3), lambda spec: Network(spec, architecture="mlp", policy="epsilon_greedy")),
-    "lstm": (MOVES, lambda spec: Network(spec, architecture="combined_lstm")),
+    "lstm": (MOVES, lambda spec: Network(spec, architecture="combined", lstm_units=256)),
     "far": (spaces.MultiDiscrete([2, 2], start=[2**40, -(2**40)]), lambda spec: Network(spec, architecture="mlp")),
     "continuous": (spaces.Box(-2, 5, (2,)), lambda spec: ContinuousNetwork(spec, critic="none")),
 }

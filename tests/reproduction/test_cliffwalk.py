@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
+from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cliffwalk import (
     REPLAYS,
     QLearner,
@@ -162,7 +163,7 @@ def test_results_are_read_as_they_were_written(tmp_path):
 def test_a_file_without_results_is_named(tmp_path, content, message):
     if content is not None:
         (tmp_path / "table.csv").write_text(content)
-    with pytest.raises(ValueError, match=rf"table\.csv {message}"):
+    with pytest.raises(EvidenceError, match=rf"table\.csv {message}"):
         read_results(tmp_path / "table.csv")
 
 

@@ -33,8 +33,9 @@ from acer_tf.reproduction.plan import (
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import needs_of
 from acer_tf.settings import make_settings
+from acer_tf.settings.effect import require_effect
 from acer_tf.training.device import Device
-from acer_tf.training.resolve import require_effect, resolve
+from acer_tf.training.resolve import resolve
 from acer_tf.training.train import train
 from tests.training.scripted import leave_policy, rows_of, small_settings, tree
 
@@ -235,7 +236,7 @@ def test_memory_is_that_of_the_largest_cells_together(tmp_path):
 
 
 def test_memory_counts_the_states_of_recurrent_networks(tmp_path):
-    with_states, without = (rest(tmp_path, network=network).memory for network in ("mlp_lstm", "mlp"))
+    with_states, without = (rest(tmp_path, lstm_units=units).memory for units in (256, 0))
     assert with_states - without == 4 * 2 * 512 * (500 // 5 + 1)
 
 
@@ -249,7 +250,7 @@ def test_disk_holds_checkpoints_the_replay_and_the_rows_between_checkpoints(tmp_
     size = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0), total_steps=1400)
     assert size.passing == pytest.approx(700 * row + 2 * 1_000_000, rel=0.001)
     # Each of three checkpoints has the states of a recurrent network: of 101 segments, and of 161 with the rows.
-    recurrent = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0), network="mlp_lstm")
+    recurrent = rest(tmp_path, Measured(3.0, 4.0, 1_000_000, 7.0), network="mlp", lstm_units=256)
     states = 4 * 2 * 512 * (2 * 101 + 161)
     assert recurrent.passing == pytest.approx((500 + 3 * 100) * row + 2 * 1_000_000 + states, rel=0.001)
 
@@ -319,7 +320,7 @@ def test_what_makes_cells_of_one_kind():
         {"num_envs": 32},
         {"unroll_length": 10},
         {"trajectories_per_update": 4},
-        {"network": "small_lstm"},
+        {"network": "small", "lstm_units": 256},
         {"precision": "float32"},
         {"replay_batch": 8, "replay_priority": "rank"},
         {"actors": 2},

@@ -19,7 +19,7 @@ from tests.training.scripted import Row, ScriptedEnvironment, act, check_progres
 
 TASKS = {
     "DQN by rank": {"env": "minatar/breakout", "agent": "dqn", "preset": "ddqn_rank"},
-    "recurrent": {"env": "minatar/breakout", "network": "small_lstm", "burn_in": 5},
+    "recurrent": {"env": "minatar/breakout", "network": "small", "lstm_units": 256, "burn_in": 5},
     "normalized observations": {"env": "control/reacher3", "agent": "acer_continuous"},
 }
 

@@ -11,11 +11,12 @@ from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.networks.torsos import Torso
 from acer_tf.replay import RankHeap, SumTree, TrajectoryReplay
 from acer_tf.settings import make_settings
+from acer_tf.settings.effect import require_effect
 from acer_tf.settings.presets import fitting_presets
 from acer_tf.settings.rules import RULES
 from acer_tf.training import build
 from acer_tf.training.device import CPU, Device
-from acer_tf.training.resolve import require_effect, resolve
+from acer_tf.training.resolve import resolve
 from acer_tf.training.train import train
 from acer_tf.types import EnvironmentSpec
 
@@ -121,8 +122,8 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"replay_ratio": 0.0, "importance_exponent": 0.5}),
         (CARTPOLE, {"replay_ratio": 0.0, "replay_poisson": False}),
         (CARTPOLE, {"replay_ratio": 0.0, "replay_segments_only": True}),
-        (CARTPOLE, {"replay_ratio": 0.0, "network": "mlp_lstm", "burn_in": 3}),
-        (CARTPOLE, {"network": "mlp_lstm", "replay_segments_only": True}),
+        (CARTPOLE, {"replay_ratio": 0.0, "network": "mlp", "lstm_units": 256, "burn_in": 3}),
+        (CARTPOLE, {"network": "mlp", "lstm_units": 256, "replay_segments_only": True}),
         (CARTPOLE, {"entropy_weight": 0.0, "entropy_in_trust_region": False}),
         (CARTPOLE, {"replay_priority": "rank", "replay_segments_only": True}),
         (CARTPOLE, {"replay_priority": "rank", "priority_epsilon": 0.1}),
@@ -205,7 +206,7 @@ def test_the_agents_that_would_read_it_are_named_before_anything_begins(tmp_path
             },
         ),
         (CARTPOLE, {"replay_segments_only": True, "average_decay": 0.5, "entropy_in_trust_region": False}),
-        (CARTPOLE, {"network": "mlp_lstm", "burn_in": 3}),
+        (CARTPOLE, {"network": "mlp", "lstm_units": 256, "burn_in": 3}),
         (CARTPOLE, {"retrace": False, "bias_correction": False}),
         (CARTPOLE, {"replay_priority": "rank", "priority_exponent": 0.5, "replay_batch": 4}),
         (CARTPOLE, {"agent": "dqn", "preset": "ddqn_rank", "target_period": 5, "priority_exponent": 0.5}),

@@ -253,7 +253,7 @@ def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, m
         (0, {"network": "nature"}, 0, {"intra_op": CORES, "inter_op": min(2, CORES), "environments": CORES}),
         (3, {"network": "small"}, 0, {"intra_op": 2, "inter_op": 1, "environments": 3}),
         (3, {"network": "small", "replay_ratio": 0}, 0, {"intra_op": 1, "inter_op": 1, "environments": 3}),
-        (3, {"network": "small_lstm"}, 0, {"intra_op": 1, "inter_op": 1, "environments": 3}),
+        (3, {"network": "small", "lstm_units": 256}, 0, {"intra_op": 1, "inter_op": 1, "environments": 3}),
         (1, {"network": "nature"}, 2, {"intra_op": 1, "inter_op": 1, "environments": 1, "acting": 0}),
         (2, {"network": "small"}, 1, {"intra_op": 2, "inter_op": 2, "environments": 2}),
         (3, {"network": "small"}, 8, {"intra_op": 2, "inter_op": 4, "environments": 3, "acting": 3}),

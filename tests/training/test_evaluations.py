@@ -71,7 +71,7 @@ def scores(monkeypatch):
     [
         {},
         {"agent": "dqn", "replay_start": 100},
-        pytest.param({"network": "mlp_lstm", "replay_capacity": 400}, marks=pytest.mark.slow),
+        pytest.param({"network": "mlp", "lstm_units": 256, "replay_capacity": 400}, marks=pytest.mark.slow),
         pytest.param({"env": "minatar/breakout"}, marks=pytest.mark.slow),
         pytest.param({"env": "atari/Pong", "num_envs": 4, "evaluate_max_episode_steps": 40}, marks=pytest.mark.slow),
         pytest.param({"env": "Pendulum-v1", "agent": "acer_continuous"}, marks=pytest.mark.slow),

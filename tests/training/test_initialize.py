@@ -40,7 +40,7 @@ PARTS = EnvironmentSpec(
 PARTS = dataclasses.replace(PARTS, observation_scale={"image": 255.0, "numbers": None})
 KINDS: dict[str, tuple[EnvironmentSpec, dict[str, Any]]] = {
     "acer": (PLAIN, {}),
-    "recurrent": (PLAIN, {"network": "mlp_lstm", "replay_start": 20}),
+    "recurrent": (PLAIN, {"network": "mlp", "lstm_units": 256, "replay_start": 20}),
     "dqn": (PLAIN, {"agent": "dqn", "preset": "ddqn_tuned"}),
     "continuous": (VECTOR, CONTINUOUS),
     "a3c": (VECTOR, CONTINUOUS | {"agent": "trust_a3c", "replay_ratio": 0.0}),

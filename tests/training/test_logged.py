@@ -158,7 +158,7 @@ WORLDS: dict[str, tuple[str, Callable[[], gymnasium.Env] | None, dict[str, Any]]
     "prioritized": ("CartPole-v1", None, CLASSIC | {"replay_priority": "rank"}),
     "segments": ("CartPole-v1", None, CLASSIC | {"replay_segments_only": True}),
     "wrapped": ("CartPole-v1", None, CLASSIC | {"replay_capacity": 40}),
-    "recurrent": ("CartPole-v1", None, CLASSIC | {"network": "mlp_lstm", "burn_in": 3}),
+    "recurrent": ("CartPole-v1", None, CLASSIC | {"network": "mlp", "lstm_units": 256, "burn_in": 3}),
 }
 ATARI = {"env": "atari/Breakout", "network": "nature", "preset": "baselines"}
 
@@ -397,7 +397,7 @@ def logged_cartpole(steps: int) -> list[Episode]:
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("kind", [{}, {"agent": "dqn"}, {"network": "mlp_lstm", "preset": "baselines"}])
+@pytest.mark.parametrize("kind", [{}, {"agent": "dqn"}, {"network": "mlp", "lstm_units": 256, "preset": "baselines"}])
 def test_a_run_learns_from_the_log_at_once_and_resumes_without_it(kind, tmp_path):
     settings = small_settings(**kind, total_steps=300, log_interval=10, replay_start=60, replay_capacity=300, seed=2)
     episodes = logged_cartpole(100)

@@ -27,7 +27,7 @@ SHORT = {**SMALL, "replay_capacity": 100, "total_steps": 400, "log_interval": 10
 DQN = {"agent": "dqn", "preset": "ddqn_proportional", "exploration_steps": 200, "target_period": 100}
 KINDS: dict[str, dict[str, Any]] = {
     "acer": {},
-    "recurrent": {"network": "mlp_lstm", "burn_in": 3},
+    "recurrent": {"network": "mlp", "lstm_units": 256, "burn_in": 3},
     "dqn": DQN,
     "a3c": {"agent": "a3c"},
     "trust_a3c": {"agent": "trust_a3c"},
@@ -43,11 +43,12 @@ def truncated() -> Masked:
     return Masked(cut=True)
 
 
-@pytest.mark.parametrize("network", ["mlp", "mlp_lstm"])
-def test_what_acting_recorded_is_what_the_update_computes(network: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lstm_units", [0, 256])
+def test_what_acting_recorded_is_what_the_update_computes(lstm_units: int, tmp_path: Path) -> None:
     """Masks stand in the rows of their observations, and φ of the behaviour is that of whole windows."""
     env = envs.make("masked", 3, 0, factory=truncated)
-    settings = resolve(make_settings({**SMALL, "num_envs": 3, "network": network, "replay_capacity": 60}), env.spec)
+    given = {**SMALL, "num_envs": 3, "lstm_units": lstm_units, "replay_capacity": 60}
+    settings = resolve(make_settings(given), env.spec)
     agent, replay = make_agent(settings, env.spec), make_replay(settings, env.spec)
     head = agent.network.heads.get_layer("policy")
     head.kernel.assign(1000 * head.kernel)

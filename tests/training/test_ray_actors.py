@@ -88,7 +88,7 @@ def test_actors_on_ray_collect_what_they_would_in_one_process(task: str, tmp_pat
     ("values", "env"),
     [
         ({"agent": "dqn", "preset": "ddqn_proportional"}, None),
-        ({"env": "Taxi-v4", "preset": "classic", "network": "mlp_lstm", "burn_in": 5}, None),
+        ({"env": "Taxi-v4", "preset": "classic", "network": "mlp", "lstm_units": 256, "burn_in": 5}, None),
         ({"env": "Parted", "preset": "classic"}, parted_cart_pole),
     ],
     ids=["by priority", "recurrent with action masks", "several arrays"],

@@ -18,7 +18,6 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.errors import CheckpointError, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import LSTM_UNITS as UNITS
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
@@ -37,10 +36,11 @@ from tests.replay.checks import check_valid
 from tests.replay.twin import World, latest, sample
 from tests.training.scripted import SPEC, Row, ScriptedEnvironment, act, collector_of, rows_of
 
+UNITS = 256
 SIZE = 2 * UNITS
 SMALL = {
     "env": "CartPole-v1",
-    "network": "mlp_lstm",
+    "network": "mlp", "lstm_units": 256,
     "precision": "float32",
     "num_envs": 2,
     "unroll_length": 5,
@@ -226,7 +226,7 @@ def test_each_environment_has_its_updates_from_its_state(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Path]:
-    network = Network(envs.spec("CartPole-v1"), architecture="mlp_lstm", seed=1)
+    network = Network(envs.spec("CartPole-v1"), architecture="mlp", lstm_units=256, seed=1)
     head = network.heads.get_layer("policy")
     head.kernel.assign(100 * head.kernel)
     directory = tmp_path_factory.mktemp("recurrent") / "policy"
@@ -354,8 +354,8 @@ def test_evaluation_begins_each_episode_with_the_initial_state(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"agent": "dqn", "preset": "dqn"}, "--network=mlp_lstm: --agent .*dqn"),
-        ({"replay_priority": "rank"}, "--replay_priority=rank: .*--network=mlp_lstm"),
+        ({"agent": "dqn", "preset": "dqn"}, "--lstm_units=256: --agent .*dqn"),
+        ({"replay_priority": "rank"}, "--replay_priority=rank: .*--lstm_units=256"),
         ({"burn_in": -1}, "--burn_in=-1"),
         ({"replay_capacity": 12, "replay_start": 10}, "--replay_capacity=12: .*--unroll_length=5 .*--burn_in"),
     ],

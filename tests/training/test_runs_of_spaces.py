@@ -83,7 +83,7 @@ DISCRETE = {"agent": "acer", "preset": "classic", "dense_normalize_inputs": Fals
 CONTINUOUS = {"agent": "acer_continuous", "preset": "classic_continuous"}
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "acer": (cart_pole, parted_cart_pole, DISCRETE),
-    "recurrent": (cart_pole, parted_cart_pole, {**DISCRETE, "network": "mlp_lstm", "burn_in": 5}),
+    "recurrent": (cart_pole, parted_cart_pole, {**DISCRETE, "network": "mlp", "lstm_units": 256, "burn_in": 5}),
     "dqn": (cart_pole, parted_cart_pole, {"agent": "dqn", "preset": "ddqn_proportional"} | {"target_period": 100}),
     "continuous": (pendulum, parted_pendulum, {**CONTINUOUS, "normalize_observations": False}),
     "continuous recurrent": (

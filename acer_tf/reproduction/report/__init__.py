@@ -1,1 +1,1 @@
-"""What an experiment shows: its evidence in results/, tables, figures, and the page over all of them."""
+"""How an experiment is shown: tables, figures, and the page over all of them."""

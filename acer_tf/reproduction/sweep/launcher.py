@@ -118,9 +118,10 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU, *, on_ray: boo
             --initialize_from does not suit it.
     """
     # Imports TensorFlow, which takes seconds that errors in flags should not wait for.
+    from acer_tf.settings.effect import require_effect
     from acer_tf.training.build import actor_bytes, process_bytes, replay_bytes, replay_rows
     from acer_tf.training.initialize import require_source
-    from acer_tf.training.resolve import require_effect, resolve
+    from acer_tf.training.resolve import resolve
 
     spec_of = functools.cache(envs.spec)
     first: dict[envs.Family, str] = {}  # making each of 57 games would take many seconds, and they need the same

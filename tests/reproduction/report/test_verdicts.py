@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from acer_tf.commands.verdicts import main, page
-from acer_tf.errors import ResultsError
+from acer_tf.errors import EvidenceError
 from acer_tf.figures import figure3_continuous, figure5_sensitivity
 from acer_tf.figures.openai_baselines import published_curve
 from acer_tf.reproduction import statistics
@@ -327,8 +327,8 @@ def test_what_was_not_published_so_early_is_a_dash(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -> None:
-    (tmp_path / "cliffwalk").mkdir()
-    path = tmp_path / "cliffwalk" / "results.csv"
+    (tmp_path / "figure_cliffwalk").mkdir()
+    path = tmp_path / "figure_cliffwalk" / "results.csv"
     results = [
         Result(kind, replay, size, seed, 2**size // (1 + 2 * place) + 10 * (4 - place), True)
         for size in (8, 9, 10)
@@ -338,7 +338,7 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
     ]
     write_results(results[:-5], path)
     for record, hours in (("", ""), ('{"format": 1, "settings": {}, "finished": true, "seconds": 7200}', "2.0")):
-        (tmp_path / "cliffwalk" / "run.json").write_text(record)
+        (tmp_path / "figure_cliffwalk" / "run.json").write_text(record)
         found = row(tmp_path, "PER, Figure 1", "")
         assert (found["share"], found["hours"]) == ("8–9 of 2–16 states, 4/10 runs", hours)
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == "supported"
@@ -350,13 +350,13 @@ def test_an_interrupted_cliffwalk_is_judged_by_its_whole_sizes(tmp_path: Path) -
     write_results(results[:3], path)
     assert row(tmp_path, "PER, Figure 1", "")["share"] == "none of it"
     path.write_text("representation\nnothing else\n")
-    with pytest.raises(ResultsError, match="results.csv holds no results"):
+    with pytest.raises(EvidenceError, match="results.csv holds no results"):
         verdicts(tmp_path)
 
 
 @pytest.mark.parametrize(("runs", "word"), [(2, "undecided: needs 4 runs"), (10, "supported")])
 def test_the_cliffwalk_wants_four_runs(tmp_path: Path, runs: int, word: str) -> None:
-    (tmp_path / "cliffwalk").mkdir()
+    (tmp_path / "figure_cliffwalk").mkdir()
     results = [
         Result(kind, replay, size, seed, 4**size // 2 ** (place * size // 4) + 10 * (4 - place), True)
         for size in range(2, 17)
@@ -364,7 +364,7 @@ def test_the_cliffwalk_wants_four_runs(tmp_path: Path, runs: int, word: str) -> 
         for place, replay in enumerate(REPLAYS)
         for seed in range(runs)
     ]
-    write_results(results, tmp_path / "cliffwalk" / "results.csv")
+    write_results(results, tmp_path / "figure_cliffwalk" / "results.csv")
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == word
 
 
@@ -767,7 +767,7 @@ def test_a_curve_is_judged_by_runs_of_acer_with_its_preset_in_its_environment(
 def test_priorities_of_a_cliffwalk_lie_between_the_others(
     tmp_path: Path, rank: int, proportional: int, word: str
 ) -> None:
-    (tmp_path / "cliffwalk").mkdir()
+    (tmp_path / "figure_cliffwalk").mkdir()
     results = [
         Result(kind, replay, size, run, updates * size, True)
         for size in (8, 9)
@@ -775,7 +775,7 @@ def test_priorities_of_a_cliffwalk_lie_between_the_others(
         for run in range(4)
         for replay, updates in zip(REPLAYS, (40, rank, proportional, 15, 10), strict=True)
     ]
-    write_results(results, tmp_path / "cliffwalk" / "results.csv")
+    write_results(results, tmp_path / "figure_cliffwalk" / "results.csv")
     assert row(tmp_path, "PER, Figure 2", "")["verdict"] == word
 
 
