@@ -19,8 +19,9 @@ from acer_tf.envs import spec
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.folder import Lock
+from acer_tf.settings.effect import require_effect
 from acer_tf.training.device import CPU
-from acer_tf.training.resolve import require_effect, resolve
+from acer_tf.training.resolve import resolve
 from tests.reproduction.report.synthetic import write_run
 from tests.training.scripted import leave_policy, tree
 

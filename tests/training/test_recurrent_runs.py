@@ -40,7 +40,8 @@ UNITS = 256
 SIZE = 2 * UNITS
 SMALL = {
     "env": "CartPole-v1",
-    "network": "mlp", "lstm_units": 256,
+    "network": "mlp",
+    "lstm_units": UNITS,
     "precision": "float32",
     "num_envs": 2,
     "unroll_length": 5,
@@ -157,7 +158,7 @@ def test_stored_states_come_back_from_a_checkpoint(tmp_path: Path) -> None:
         ):
             np.testing.assert_array_equal(ours, expected)
     assert np.abs(sample(replay).memory.state).min(axis=1).any()
-    other = make_replay(settings_of(network="mlp"), env.spec)
+    other = make_replay(settings_of(lstm_units=0), env.spec)
     with pytest.raises(CheckpointError, match="state_size is 512 there, 0 here"):
         Checkpoints(shutil.copytree(tmp_path, tmp_path.with_name("copy"))).restore(other)
 
@@ -367,7 +368,7 @@ def test_settings_that_recurrent_networks_do_not_support_are_refused(given: dict
 
 @pytest.mark.parametrize(("given", "lstms"), [({}, 1), (CONTINUOUS, 1), ({**CONTINUOUS, "shared_torso": False}, 2)])
 def test_the_replay_counts_its_states(given: dict[str, Any], lstms: int) -> None:
-    plain, recurrent = settings_of(**given, network="mlp"), settings_of(**given)
+    plain, recurrent = settings_of(**given, lstm_units=0), settings_of(**given)
     spec = envs.spec(plain.env)
     states = replay_bytes(recurrent, spec, 60) - replay_bytes(plain, spec, 60)
     assert states == make_replay(recurrent, spec)._segments._ring.nbytes == 4 * 2 * SIZE * lstms * (60 // 5 + 1)
