@@ -47,7 +47,7 @@ LOOPS = {
     "MinAtar Breakout, minatar, ratio 0": Loop(("--env=minatar/breakout", "--replay_ratio=0"), 32_000),
     "control/cheetah, paper_continuous": Loop(("--env=control/cheetah", "--agent=acer_continuous"), 1600),
 }
-_BESIDE = ("--acting_lag=1",)
+_BESIDE = ("--actors=1",)
 _SECOND = ("--acting_device=second", "--gpu_memory_gb=30")
 _GRAPHS = "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL --xla_gpu_graph_min_graph_size=1"
 WAYS = {

@@ -44,7 +44,7 @@ flag.enum(
     "acting_device",
     "same",
     list(ACTING_DEVICES),
-    "where actors beside the updates (--acting_lag=1, --actors) choose actions: as --device; on a second logical "
+    "where actors beside the updates (--actors) choose actions: as --device; on a second logical "
     "device of the same processor, with streams of its own on a GPU; or on the CPU",
 )
 flag.path("replay_file", None, "new file that holds a replay larger than memory; it is deleted at the end")

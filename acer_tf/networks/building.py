@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from acer_tf.networks.layers import Lstm, PatchConvolution, ProductConvolution, RunningNormalization, gelu
-from acer_tf.networks.torsos import PATCH, USUAL_DENSE, Dense
+from acer_tf.networks.torsos import PATCH, USUAL_DENSE, Dense, takes_dense
 from acer_tf.types import PerLeaf, leaves_of, map_leaves
 
 Initialization = Literal["orthogonal", "fan_in"]
@@ -33,6 +33,15 @@ def joined(rows: tf.Tensor) -> tf.Tensor:
     """[B, R, ...] to [B · R, ...]."""
     shape = tf.shape(rows)
     return tf.reshape(rows, tf.concat([[shape[0] * shape[1]], shape[2:]], axis=0))
+
+
+def normalization_of(
+    dense: Dense, architecture: str, shared: RunningNormalization | None
+) -> RunningNormalization | None:
+    """The layer with the statistics of what `dense` normalises: that of another network, or a new one; None if none."""
+    if not (dense.normalize_inputs and takes_dense(architecture)):
+        return None
+    return RunningNormalization(dtype="float32", name="normalization") if shared is None else shared
 
 
 class Layers:

@@ -6,7 +6,16 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Gaussian
-from acer_tf.networks.building import Initialization, Layers, Precision, Tensor, inputs_of, joined, part
+from acer_tf.networks.building import (
+    Initialization,
+    Layers,
+    Precision,
+    Tensor,
+    inputs_of,
+    joined,
+    normalization_of,
+    part,
+)
 from acer_tf.networks.layers import RunningNormalization, registered
 from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import Dense, image_leaves, torso_of
@@ -14,7 +23,7 @@ from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of,
 
 Critic = Literal["dueling", "separate", "none"]
 UNITS = 256
-USUAL_DENSE = Dense((UNITS, UNITS))
+USUAL_DENSE = Dense((UNITS, UNITS), normalize_inputs=True)
 
 
 @registered
@@ -30,11 +39,7 @@ class ContinuousNetwork(PolicyNetwork):
 
     Args:
         policy_std: σ > 0, the policy's fixed standard deviation in every component.
-        normalize: whether torsos that read vectors normalise these by their running mean and variance; otherwise they
-            are divided by the spec's `observation_scale`, as images always are.
-        dense: the dense layers of the torsos "mlp" and "combined"; `normalize` stands for its `normalize_inputs`.
-        normalization: the layer that holds these statistics, if another network already has it; None makes one.
-        others: as in `Network`, or see above.
+        others: as in `Network`, or see above. What a "separate" critic reads is normalised as what the torso reads.
 
     Raises:
         ValueError: as `PolicyNetwork`.
@@ -51,15 +56,13 @@ class ContinuousNetwork(PolicyNetwork):
         policy_std: float = 0.3,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
-        normalize: bool = True,
         dense: Dense = USUAL_DENSE,
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
         dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
-        if normalize and normalization is None:
-            normalization = RunningNormalization(dtype="float32", name="normalization")
-        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std, normalize=normalize)
+        normalization = normalization_of(dense, architecture, normalization)
+        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std)
         options = dict(
             initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
         )

@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Categorical
-from acer_tf.networks.building import Initialization, Layers, Precision, joined, part
+from acer_tf.networks.building import Initialization, Layers, Precision, joined, normalization_of, part
 from acer_tf.networks.layers import EpsilonGreedy, RunningNormalization, SharedBias, Valid, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import USUAL_DENSE, Dense, image_leaves, takes_dense
+from acer_tf.networks.torsos import USUAL_DENSE, Dense, image_leaves
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of
 
 Policy = Literal["softmax", "epsilon_greedy"]
@@ -63,10 +63,7 @@ class Network(PolicyNetwork):
         options = dict(
             initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
         ) | {"architecture": architecture}
-        if not (dense.normalize_inputs and takes_dense(architecture)):
-            normalization = None
-        elif normalization is None:
-            normalization = RunningNormalization(dtype="float32", name="normalization")
+        normalization = normalization_of(dense, architecture, normalization)
         images = image_leaves(architecture, spec)
         layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
         # Normalization needs all digits of the numbers.

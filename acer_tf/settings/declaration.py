@@ -107,7 +107,6 @@ BELOW_ONE = Range(lambda x: 0 <= x < 1, "in [0, 1)")
 EVALUATED = Condition("--evaluate_every above 0", lambda s, spec: s.evaluate_every > 0)
 ATARI = Condition("Atari games", lambda s, spec: s.family.atari)
 REAL_ACTIONS = Condition("continuous actions", lambda s, spec: spec.continuous)
-DISCRETE_ACTIONS = Condition("discrete actions", lambda s, spec: not spec.continuous)
 REPLAY = Condition("--replay_ratio above 0", lambda s, spec: s.replay_ratio > 0)
 PRIORITIES = Condition("--replay_priority=proportional or rank", lambda s, spec: s.replay_priority != "uniform")
 PROPORTIONAL = Condition(
@@ -124,7 +123,6 @@ WINDOWS = Condition(
     "uniform draws of windows", lambda s, spec: not s.rule.transitions and s.replay_priority == "uniform"
 )
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
-NO_ACTORS = Condition("--actors=0", lambda s, spec: s.actors == 0)
 DENSE = Condition(
     "a --network that is mlp, combined or your own", lambda s, spec: takes_dense(s.network)
 )

@@ -31,7 +31,7 @@ _DQN_SHORT: dict[str, Any] = _DQN | dict(
 _CONTINUOUS: dict[str, Any] = dict(
     on_policy_updates=False, replay_start=0, replay_capacity=5_000,
     importance_truncation=5.0, trust_region_delta=0.42, average_decay=0.995, entropy_weight=0.0, critic_weight=1.0,
-    dense_units="256,256",
+    dense_units="256,256", normalize_observations=True,
 )
 
 # A value that a preset does not list is the default of `Settings`.
@@ -54,7 +54,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     classic=dict(
         num_envs=8, replay_start=200, optimizer="adam", learning_rate=1e-3, learning_rate_final=0.0,
         entropy_weight=1e-3, normalize_rewards=True,
-        dense_activation="gelu", dense_normalization=True, dense_normalize_inputs=True,
+        dense_activation="gelu", dense_normalization=True, normalize_observations=True,
     ),
     # `paper_continuous` for tasks that are learned in a few 100,000 steps. Twice the learning rate learns faster, but
     # its policies forget states for a while.

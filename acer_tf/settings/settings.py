@@ -79,11 +79,8 @@ class Settings:
     num_envs: int = setting(16, d.between(1, 100_000), "environments that step together")
     actors: int = setting(
         0, d.between(0, 100_000), "number of actors, a divisor of num_envs; they share the environments evenly and act "
-        "with the weights from before the last iteration's updates, while these updates run; 0: one actor, which waits "
-        "for the updates")
-    acting_lag: int = setting(
-        0, d.between(0, 1), "1: each unroll is collected with the weights from before the last iteration's updates, "
-        "while these updates run, as with --actors=1; 0: with the newest ones", d.NO_ACTORS)
+        "with the weights from before the last iteration's updates, while these updates run; 0: acting waits for the "
+        "updates, and has the newest weights")
     unroll_length: int = setting(
         20, d.at_least(1), "k: the steps that each environment makes in one iteration, and the rows of a replayed "
         "window (with DQN a window has 1 row)", search=d.values(5, 10, 20, 50))
@@ -152,9 +149,8 @@ class Settings:
         "--dense_units: tanh, relu, gelu, silu or elu", d.DENSE)
     dense_normalization: bool = setting(
         False, d.TRUTH, "layer normalization before each activation of these layers", d.DENSE)
-    dense_normalize_inputs: bool = setting(
-        False, d.TRUTH, "normalise what the dense layers read by its running mean and variance, but for images",
-        d.DISCRETE_ACTIONS, d.DENSE)
+    normalize_observations: bool = setting(
+        False, d.TRUTH, "normalise what these layers read, but for images, by its running mean and variance", d.DENSE)
     precision: str = setting(
         "auto", d.one_of("auto", "float32", "bfloat16", "tf32"), "precision of the torso (continuous actions: and of "
         "the critic's layers): float32, bfloat16, or auto, which depends on the device; or tf32, for all products on "
@@ -244,9 +240,6 @@ class Settings:
         True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS)
     advantage_samples: int = setting(
         5, d.between(1, 10_000), "n of the stochastic dueling network", d.DUELING, classes=_CONTINUOUS)
-    normalize_observations: bool = setting(
-        True, d.TRUTH, "normalise observations, but for images, by their running mean and variance", d.REAL_ACTIONS,
-        d.DENSE)
     dueling: bool = setting(
         True, d.TRUTH, "stochastic dueling network, else separate V and Q (ablation)", classes=_CONTINUOUS)
 
@@ -322,11 +315,6 @@ class Settings:
         """Whether an evaluation by some `evaluation_protocol` ends the run."""
         wanted = self.stop_at_return
         return wanted is not None and protocol == self.evaluation_protocol and mean_return >= wanted
-
-    @property
-    def lagging(self) -> bool:
-        """Whether an unroll is collected with the weights from before the last iteration's updates."""
-        return self.actors > 0 or self.acting_lag == 1
 
     @property
     def trust_region(self) -> bool:

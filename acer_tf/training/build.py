@@ -70,8 +70,8 @@ def make_network(
     kind: Any = ContinuousNetwork if spec.continuous else Network
     h = settings
     if spec.continuous:
-        options |= {"shared_torso": h.shared_torso, "policy_std": h.policy_std, "normalize": h.normalize_observations}
-    options |= {"dense": Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.dense_normalize_inputs)}
+        options |= {"shared_torso": h.shared_torso, "policy_std": h.policy_std}
+    options |= {"dense": Dense(h.dense_sizes, h.dense_activation, h.dense_normalization, h.normalize_observations)}
     try:
         inspect.signature(kind).bind(spec, **options)
     except TypeError as error:

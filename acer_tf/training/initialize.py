@@ -24,8 +24,8 @@ from acer_tf.types import EnvironmentSpec
 _TORSO = "torso"
 _OBSERVATIONS = ("observation_shape", "observation_dtype", "observation_scale")
 _ACTIONS = ("num_actions", "action_low", "action_high", "action_start", "action_sizes")
-_DENSE = ("dense_units", "dense_activation", "dense_normalization", "dense_normalize_inputs")
-_OF_TORSO = ("network", "lstm_units", *_DENSE, "shared_torso", "normalize_observations")
+_DENSE = ("dense_units", "dense_activation", "dense_normalization", "normalize_observations")
+_OF_TORSO = ("network", "lstm_units", *_DENSE, "shared_torso")
 _SHOWN = 4  # differences of torsos in one message
 
 

@@ -38,7 +38,7 @@ def resolve(
         torso = readable_torso(network, spec)
         if precision == "auto":
             # Only large convolutions gain by it; with normalised numbers learning does not suffer (results/precision).
-            normal = spec.continuous or settings.dense_normalize_inputs or not has_plain_numbers(spec)
+            normal = settings.normalize_observations or not has_plain_numbers(spec)
             precision = "bfloat16" if torso.large and normal and device.fast_bfloat16 else "float32"
     except ValueError as error:
         raise SettingsError(f"--network={network}: {error}") from error

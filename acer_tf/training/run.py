@@ -98,7 +98,7 @@ def run(job: Job) -> Path:
     settings, spec = job.settings, job.spec
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
-    beside = settings.groups if settings.lagging and job.ray_address is None else 0
+    beside = settings.actors if job.ray_address is None else 0
     threads = use_threads(job.threads, settings, acting=beside)
     acting = job.acting_device if threads["acting"] else "same"
     place = use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb, acting=acting)
@@ -179,7 +179,7 @@ def _restore(
         begins["initialized_from"] = origin
         job.say(f"begins with the weights of {origin['path']}, {origin['steps']:,} steps of {origin['env']}")
     actors = opened.enter_context(closing(actors_from(steps)))
-    lagging_until = settings.total_steps if settings.lagging else 0
+    lagging_until = settings.total_steps if settings.actors else 0
     loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)

@@ -132,17 +132,17 @@ def train(
             raise SettingsError(f"--{name}={value}: must be at least {least}")
     if acting_device not in ACTING_DEVICES:
         raise SettingsError(f"--acting_device={acting_device}: must be of {', '.join(ACTING_DEVICES)}")
-    if acting_device != "same" and (ray_address is not None or not settings.lagging):
-        raise SettingsError(
-            f"--acting_device={acting_device}: has an effect only with --acting_lag=1 or --actors, in this process"
-        )
+    if acting_device != "same" and (ray_address is not None or not settings.actors):
+        raise SettingsError(f"--acting_device={acting_device}: has an effect only with --actors, in this process")
     repair = {repair} if isinstance(repair, str) else set(repair or ())
     if unknown := repair - set(REPAIRS):
         raise SettingsError(f"--repair={', '.join(sorted(unknown))}: must be of {', '.join(REPAIRS)}")
     if ray_address is not None and not settings.actors:
         raise SettingsError(f"--ray_address={ray_address}: has no effect with --actors=0; give the number of actors")
-    if env_workers > 1 and settings.actors:
-        raise SettingsError(f"--env_workers={env_workers}: has no effect with --actors={settings.actors}")
+    if env_workers > 1 and ray_address is not None:
+        raise SettingsError(f"--env_workers={env_workers}: has no effect with --ray_address, whose actors step alone")
+    if env_workers > 1 and settings.actors > 1:
+        raise SettingsError(f"--env_workers={env_workers}: must be 1 with --actors={settings.actors}, or actors 0 or 1")
     if env_workers > 1:
         envs.require_workers(settings.env, settings.num_envs, env_workers, env)
     if actor_timeout is not None and ray_address is None:

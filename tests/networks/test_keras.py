@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import Torso
+from acer_tf.networks.torsos import Dense, Torso
 from acer_tf.types import EnvironmentSpec
 from tests.networks.test_networks import ARM, SPECS, frames_of
 
@@ -29,7 +29,7 @@ NETWORKS = {
     "epsilon-greedy": (SPECS["small"], dict(architecture="small", policy="epsilon_greedy", evaluation_epsilon=0.01)),
     "one bias": (SPECS["small"], dict(architecture="small", policy="epsilon_greedy", shared_bias=True)),
     **{critic: (ARM, {"critic": critic, "policy_std": 0.5}) for critic in ("dueling", "separate", "none")},
-    "two torsos": (ARM, {"critic": "dueling", "shared_torso": False, "normalize": False}),
+    "two torsos": (ARM, {"critic": "dueling", "shared_torso": False, "dense": Dense((256, 256))}),
 }
 
 

@@ -14,6 +14,7 @@ from acer_tf.networks.image_axes import require_image_axes
 from acer_tf.networks.torsos import Dense, default_network
 from acer_tf.types import EnvironmentSpec
 
+DENSE = {normalize: Dense((256, 256), normalize_inputs=normalize) for normalize in (False, True)}
 VECTORS: dict[str, tuple[int, ...]] = {"a": (3,), "b/c": (2, 2)}
 BOUNDS = {"action_low": (-1.0,), "action_high": (1.0,)}
 
@@ -139,7 +140,7 @@ def test_leaves_are_read_as_the_vector_of_them_all(lstm_units):
 @pytest.mark.parametrize("normalize", [True, False])
 def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
     spec = spec_of((2, 3, 1), num_actions=0, **BOUNDS)
-    parted = ContinuousNetwork(spec, critic="dueling", seed=3, normalize=normalize)
+    parted = ContinuousNetwork(spec, critic="dueling", seed=3, dense=DENSE[normalize])
     whole = ContinuousNetwork(EnvironmentSpec((13,), "float32", 1, 0, **BOUNDS), critic="dueling", seed=3)
     observation, actions = drawn(spec, 4), np.zeros((4, 2, 1), np.float32)
     vector = joined(observation)
@@ -148,15 +149,16 @@ def test_continuous_networks_read_leaves_as_the_vector_of_them_all(normalize):
         whole.update_normalization(vector[:, None])
         np.testing.assert_allclose(parted.normalization.mean, vector.mean(axis=0), rtol=1e-5)
     else:
-        whole = ContinuousNetwork(whole.spec, critic="dueling", seed=3, normalize=False)
+        whole = ContinuousNetwork(whole.spec, critic="dueling", seed=3, dense=DENSE[False])
         vector[:, 7:] *= np.float32(1 / 10)  # the image's scale
     for found, wanted in zip(parted(observation, actions), whole(vector, actions), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
 
 
 def own_torso(monkeypatch, read):
-    monkeypatch.setitem(torsos.TORSOS, "own", torsos.Torso(read, reads=lambda spec: True))
-    return ContinuousNetwork(spec_of((7, 5, 2), num_actions=0, **BOUNDS), critic="dueling", architecture="own")
+    monkeypatch.setitem(globals(), "OWN", torsos.Torso(read, reads=lambda spec: True))
+    spec = spec_of((7, 5, 2), num_actions=0, **BOUNDS)
+    return ContinuousNetwork(spec, critic="dueling", architecture=f"{__name__}:OWN")
 
 
 @pytest.mark.parametrize("one_leaf", [True, False])

@@ -24,6 +24,7 @@ SPECS = {
     "image": EnvironmentSpec((50, 38, 3), "uint8", stack=1, num_actions=3, observation_scale=255.0),
     "mlp": EnvironmentSpec((5,), "float32", stack=1, num_actions=3),
 }
+DENSE = {normalize: torsos.Dense((256, 256), normalize_inputs=normalize) for normalize in (False, True)}
 INITIALIZATIONS = ("orthogonal", "fan_in")
 
 
@@ -174,7 +175,7 @@ def test_without_normalization_a_continuous_network_divides_by_the_scale(normali
     arm = dict(action_low=(-1.0,), action_high=(1.0,))
     specs = [EnvironmentSpec((3, 3, 2), "uint8", 1, 0, **arm, observation_scale=scale) for scale in (255.0, 1.0)]
     pixels = np.random.default_rng(0).integers(256, size=[5, 3, 3, 2]).astype(np.uint8)
-    of_pixels, other = (ContinuousNetwork(spec, critic="dueling", normalize=normalize, seed=1) for spec in specs)
+    of_pixels, other = (ContinuousNetwork(spec, critic="dueling", dense=DENSE[normalize], seed=1) for spec in specs)
     same = pixels if normalize else pixels / np.float32(255)
     for one, two in zip(of_pixels(pixels), other(same), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
@@ -447,7 +448,7 @@ def test_what_keras_was_told_elsewhere_changes_no_network(architecture, another_
 @pytest.mark.parametrize("critic", ["dueling", "separate", "none"])
 def test_what_keras_was_told_elsewhere_changes_no_continuous_network(critic, normalize, request):
     def answers():
-        network = ContinuousNetwork(ARM, critic=critic, normalize=normalize)
+        network = ContinuousNetwork(ARM, critic=critic, dense=DENSE[normalize])
         return network(states, actions if critic != "none" else None)
 
     rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ import tensorflow as tf
 from acer_tf.errors import PolicyError
 from acer_tf.networks.continuous import ContinuousNetwork
 from acer_tf.networks.discrete import Network
+from acer_tf.networks.torsos import Dense
 from acer_tf.policies import export
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.formats import convert
@@ -42,7 +43,7 @@ KINDS: dict[str, Callable[[], Made]] = {
     "numbered_far": lambda: Network(FAR, architecture="mlp"),
     "bits": lambda: Network(BITS, architecture="mlp"),
     "continuous": lambda: ContinuousNetwork(ARM, critic="none"),
-    "continuous_unnormalized": lambda: ContinuousNetwork(ARM, critic="none", normalize=False),
+    "continuous_unnormalized": lambda: ContinuousNetwork(ARM, critic="none", dense=Dense((256, 256))),
     "continuous_recurrent": lambda: ContinuousNetwork(ARM, critic="none", lstm_units=8),
 }
 

@@ -324,7 +324,6 @@ def test_what_makes_cells_of_one_kind():
         {"precision": "float32"},
         {"replay_batch": 8, "replay_priority": "rank"},
         {"actors": 2},
-        {"acting_lag": 1},
         {"rmsprop_centered": True},
         {"on_policy_updates": False},
     ]

@@ -189,7 +189,7 @@ OF_PROCESS = ("threads", "acting_device")  # flags that are no settings, and cha
 def acting_thread(rng: random.Random) -> dict[str, Any]:
     """For a third of the attempts, the flags with which a thread acts beside the updates."""
     place = rng.choice(("same", "second"))
-    return {"acting_lag": 1, "threads": 2, "acting_device": place} if rng.random() < 1 / 3 else {}
+    return {"actors": 1, "threads": 2, "acting_device": place} if rng.random() < 1 / 3 else {}
 
 
 def beside(thread: dict[str, Any]) -> str:

@@ -169,7 +169,7 @@ def test_close_ends_an_unroll_between_two_steps():
 @pytest.mark.training
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, tmp_path: Path):
-    settings = small_settings(**{"num_envs": 4, "total_steps": 300, "acting_lag": 1, **TASKS[task]})
+    settings = small_settings(**{"num_envs": 4, "total_steps": 300, "actors": 1, **TASKS[task]})
     found = []
 
     def stop(row, policy):
@@ -190,7 +190,7 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
 @pytest.mark.xla
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
-    given = [{"actors": 0}, {"acting_lag": 1}, {"acting_lag": 1}, {"actors": 2}, {"actors": 4}]
+    given = [{"actors": number} for number in (0, 1, 1, 2, 4)]
     found = []
     for number, (threads, each) in enumerate(zip((1, 1, 2, 2, 1), given, strict=True)):
         run_dir = tmp_path / str(number)
@@ -212,7 +212,7 @@ def test_a_failing_environment_leaves_the_last_checkpoint_and_no_thread(tmp_path
                 raise ValueError("the motor is hot")
             return super().step(action)
 
-    settings = small_settings(acting_lag=1, env="Breaking", total_steps=1000)
+    settings = small_settings(actors=1, env="Breaking", total_steps=1000)
     with pytest.raises(EnvironmentFailure, match="the motor is hot"):
         train(settings, tmp_path / "run", threads=2, quiet=True, checkpoint_minutes=0, env=Breaking)
     assert not any(thread.name == "acting" for thread in threading.enumerate())

@@ -85,7 +85,7 @@ def test_auto_rounds_no_numbers_that_are_not_normalised(monkeypatch):
     ):
         dtypes, scales = {"image": "uint8", "goal": dtype}, {"image": 255.0, "goal": None}
         spec = EnvironmentSpec(shapes, dtypes, stack=1, num_actions=2, observation_scale=scales)
-        assert resolve(settings_of(dense_normalize_inputs=normalized), spec).precision == wanted
+        assert resolve(settings_of(normalize_observations=normalized), spec).precision == wanted
 
 
 def test_channels_first_are_refused_by_the_flag_but_a_run_that_has_begun_continues():
@@ -115,7 +115,6 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"target_period": 5}),
         (CARTPOLE, {"evaluation_epsilon": 0.5}),
         (CARTPOLE, {"burn_in": 3}),
-        (CARTPOLE, {"actors": 2, "acting_lag": 1}),
         (CARTPOLE, {"priority_exponent": 0.5}),
         (CARTPOLE, {"replay_batch": 4}),
         (CARTPOLE, {"replay_ratio": 0.0, "replay_priority": "rank"}),
@@ -129,8 +128,7 @@ def test_given_values_are_kept(monkeypatch):
         (CARTPOLE, {"replay_priority": "rank", "priority_epsilon": 0.1}),
         (CARTPOLE, {"agent": "dqn", "preset": "dqn_rank", "weights_by_batch": False}),
         (PONG, {"dense_units": "32"}),
-        (PONG, {"preset": "baselines", "dense_normalize_inputs": True}),
-        (PENDULUM, {"agent": "acer_continuous", "preset": "paper_continuous", "dense_normalize_inputs": True}),
+        (PONG, {"preset": "baselines", "normalize_observations": True}),
         (CARTPOLE, {"trust_region_delta": math.inf, "average_decay": 0.5}),
         (CARTPOLE, {"agent": "a3c", "entropy_in_trust_region": False}),
         (CARTPOLE, {"agent": "dqn", "preset": "dqn", "retrace_lambda": 0.5}),
@@ -152,7 +150,7 @@ OWN = Torso(lambda layers, x: layers.dense(layers.normalized(x)), reads=lambda s
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_a_torso_of_ones_own_has_the_dense_layers_and_the_normalization_that_are_given(normalized):
-    given = {"network": f"{__name__}:OWN", "dense_units": "32,16", "dense_normalize_inputs": normalized}
+    given = {"network": f"{__name__}:OWN", "dense_units": "32,16", "normalize_observations": normalized}
     settings = resolve(settings_of(**given), CARTPOLE)
     require_effect(settings, CARTPOLE)
     network = build.make_network(settings, CARTPOLE)
@@ -169,8 +167,8 @@ def test_continuous_torsos_have_the_layers_activation_and_normalization_that_are
         )
         for more in ({}, given)
     )
-    assert usual.get_config()["dense"] == ((256, 256), "tanh", False, False)
-    assert other.get_config()["dense"] == ((32, 16), "gelu", True, False)
+    assert usual.get_config()["dense"] == ((256, 256), "tanh", False, True)
+    assert other.get_config()["dense"] == ((32, 16), "gelu", True, True)
     shapes = {weight.path: tuple(weight.shape) for weight in other.weights}
     assert shapes["policy_torso/dense2/kernel"] == shapes["dense2/kernel"] == (32, 16)
     paths = [{weight.path for weight in network.weights} for network in (usual, other)]

@@ -200,7 +200,7 @@ def act_in_turn_by_two_threads(run_dir):
     """As many threads share an operation as in `act_on`: another number adds in another order."""
     THREADING.set_intra_op_parallelism_threads(2)
     tf.constant(1.0) + 1.0
-    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, acting_lag=1)
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=300, actors=1)
     train(settings, run_dir, threads=1, quiet=True)
 
 
@@ -222,7 +222,7 @@ def test_a_run_that_acts_elsewhere_leaves_the_same_rows(acting_device, place, tm
 
 
 def act_in_turn(run_dir):
-    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=100, acting_lag=1)
+    settings = small_settings(env="minatar/breakout", num_envs=4, total_steps=100, actors=1)
     train(settings, run_dir, threads=1, quiet=True, acting_device="second")
     print(len(tf.config.list_logical_devices("CPU")))
 
@@ -235,14 +235,14 @@ def test_a_run_that_acts_in_turn_acts_where_updates_compute_and_says_so(tmp_path
 
 def test_acting_elsewhere_is_refused_where_nothing_acts_beside(tmp_path, gpus, monkeypatch):
     for given in ({}, {"ray_address": "local"}):
-        with pytest.raises(SettingsError, match="^--acting_device=second: has an effect only with --acting_lag=1"):
+        with pytest.raises(SettingsError, match="^--acting_device=second: has an effect only with --actors, in this"):
             train(small_settings(actors=2 if given else 0), tmp_path / "run", acting_device="second", **given)
     with pytest.raises(SettingsError, match="^--acting_device=third: must be of same, second, cpu"):
         train(small_settings(), tmp_path / "run", acting_device="third")
     monkeypatch.setattr("acer_tf.training.train.find_device", lambda name: H200)
     for bound in (0.0, 2.0):
         with pytest.raises(SettingsError, match="^--acting_device=second: give --gpu_memory_gb, of which 2 are"):
-            train(small_settings(acting_lag=1), tmp_path / "run", acting_device="second", gpu_memory_gb=bound)
+            train(small_settings(actors=1), tmp_path / "run", acting_device="second", gpu_memory_gb=bound)
     assert not (tmp_path / "run").exists()
 
 

@@ -79,7 +79,7 @@ def rows(
 
 
 TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-"))  # the version that is installed
-DISCRETE = {"agent": "acer", "preset": "classic", "dense_normalize_inputs": False}
+DISCRETE = {"agent": "acer", "preset": "classic", "normalize_observations": False}
 CONTINUOUS = {"agent": "acer_continuous", "preset": "classic_continuous"}
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "acer": (cart_pole, parted_cart_pole, DISCRETE),
@@ -94,7 +94,7 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 # The statistics of several arrays are summed in another order.
 NORMALIZED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "acer": (cart_pole, parted_cart_pole, {**DISCRETE, "dense_normalize_inputs": True}),
+    "acer": (cart_pole, parted_cart_pole, {**DISCRETE, "normalize_observations": True}),
     "continuous": (pendulum, parted_pendulum, CONTINUOUS),
 }
 
