@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
@@ -34,11 +35,11 @@ def blamed(env_id: str, where: str, *, trial: bool = False) -> Iterator[None]:
     except AcerError:
         raise
     except (Exception, SystemExit) as error:
-        if not (trial and isinstance(error, ImportError | DependencyNotInstalled)):
+        if not (trial and isinstance(error, ModuleNotFoundError | DependencyNotInstalled)):
             raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
         hint = f"a package that is not installed: {error}"
         for package, extra in _EXTRAS.items():
-            if package in str(error).lower():
+            if package in str(error).lower() and importlib.util.find_spec(package) is None:
                 hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
         raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
 

@@ -139,9 +139,9 @@ class Layers:
                 x = self.hidden(size, activation, f"dense{number}", x)
                 continue
             x = self.hidden(size, "linear", f"dense{number}", x)
-            x = keras.layers.LayerNormalization(dtype=self.dtype_policy, name=f"normalization{number}")(x)
+            x = keras.layers.LayerNormalization(dtype=self.dtype_policy, name=f"{self._prefix}normalization{number}")(x)
             function = _activation(activation)
-            x = keras.layers.Activation(function, dtype=self.dtype_policy, name=f"activation{number}")(x)
+            x = keras.layers.Activation(function, dtype=self.dtype_policy, name=f"{self._prefix}activation{number}")(x)
         return x
 
     def hidden(self, units: int, activation: str, name: str, x: Tensor, *, bias: bool = True) -> Tensor:

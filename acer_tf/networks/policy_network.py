@@ -79,6 +79,8 @@ class PolicyNetwork(keras.Model):
                 self.torsos.append(part(name, planes, build))
         self.lstms = []
         self.plane, features = planes, [one.output for one in self.torsos]
+        if len(shape := features[0].shape) != 2:
+            raise ValueError(f"its torso gives features of shape {shape}; must be [N, F], as layers.flat makes them")
         if lstm_units:
             names = [name.replace("torso", "lstm") for name in torsos]
             self.lstms = [layers.lstm(lstm_units, *each) for each in zip(features, names, strict=True)]

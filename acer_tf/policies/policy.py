@@ -178,6 +178,9 @@ def load_policy(directory: str | Path) -> Policy:
         raise PolicyError(f"{directory} is not a usable policy: {error}") from error
     except Exception as error:  # TensorFlow raises many types on damaged files
         reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if set(str(directory)) & set("[\\"):
+            reason = "TensorFlow takes [ and backslashes in its path for a pattern: rename the folder"
+            raise PolicyError(f"the policy in {directory} cannot be read: {reason}") from error
         raise PolicyError(f"the policy in {directory} is damaged: {reason}") from error
     finally:
         logger.setLevel(level)

@@ -99,6 +99,10 @@ def known_run(run_dir: Path) -> RunRecord | None:
     Raises:
         RunFolderError: the folder cannot be used, or holds something else.
     """
+    if set(str(run_dir)) & set("[\\"):
+        raise RunFolderError(
+            f"--run_dir={run_dir}: must have neither [ nor a backslash, which TensorFlow takes for a pattern"
+        )
     try:
         with contextlib.suppress(FileNotFoundError):  # a new folder
             if not stat.S_ISDIR(run_dir.stat().st_mode):

@@ -158,7 +158,10 @@ def train(
     record = known_run(folder)
     if record:
         require_same_factory(record, env is not None, folder)
+    begun = Path.cwd()
     spec = envs.spec(settings.env, factory=env, **options)
+    if Path.cwd() != begun and not folder.is_absolute():
+        raise RunFolderError(f"--run_dir={folder}: must be absolute, as {settings.env} changes the working directory")
     where = find_device(device)
     if gpu_memory_gb and where == CPU:
         raise SettingsError(f"--gpu_memory_gb={gpu_memory_gb:g}: has no effect on a run that computes on the CPU")

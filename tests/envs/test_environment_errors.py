@@ -132,12 +132,27 @@ def test_other_action_spaces(blank, actions, reason):
     assert Blank.made == Blank.closed == 1
 
 
-@pytest.mark.parametrize("needs", [gymnasium.error.DependencyNotInstalled("Box2D is missing"), ImportError("Box2D")])
+@pytest.mark.parametrize(
+    "needs", [gymnasium.error.DependencyNotInstalled("Box2D is missing"), ModuleNotFoundError("Box2D")]
+)
 def test_a_package_that_is_not_installed(blank, needs):
     blank(needs=needs)
     message = refused("Blank-v0", num_envs=4)
     assert "Blank-v0 " in message and "needs a package that is not installed" in message and "Box2D" in message
     assert Blank.made == 1
+
+
+def test_an_extra_is_named_only_if_its_package_is_missing(blank, monkeypatch):
+    blank(needs=gymnasium.error.DependencyNotInstalled("only supported on mujoco<3"))
+    assert "acer_tf[" not in refused("Blank-v0")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "needs mujoco, which is not installed" in refused("Blank-v0")
+
+
+def test_a_name_that_cannot_be_imported_is_an_error_of_the_environment(blank):
+    blank(needs=ImportError("cannot import name 'Orderd' from 'collections'"))
+    with pytest.raises(EnvironmentFailure, match="Blank-v0 failed .*: ImportError: cannot import name 'Orderd'"):
+        envs.spec("Blank-v0")
 
 
 def test_an_error_of_gymnasium_that_an_environment_raises_is_its_own(blank):
@@ -359,8 +374,9 @@ def test_observations_without_elements_are_refused():
     assert "blind has the observation space Box([], [], (0, 2)" in refused("blind", factory=Blind)
 
 
-def test_pictures_whose_package_is_not_installed(blank):
+def test_pictures_whose_package_is_not_installed(blank, monkeypatch):
     blank()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     envs.make("Blank-v0", 1, 0)
     message = refused("Blank-v0", render=True)
     assert "Blank-v0 failed when it was rendered: " in message and "pip install 'acer_tf[classic]'" in message

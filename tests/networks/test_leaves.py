@@ -210,3 +210,21 @@ def test_a_network_is_saved_and_loaded(tmp_path):
     assert loaded.spec == network.spec
     observation = drawn(network.spec, 3)
     np.testing.assert_array_equal(loaded(observation)[0], network(observation)[0])
+
+
+@pytest.mark.parametrize("normalization", [False, True])
+def test_each_leaf_may_have_dense_layers_of_its_own(normalization, monkeypatch):
+    def read(layers, x):
+        return layers.joined([layers.of_leaf(name).dense(layers.flat(leaf)) for name, leaf in sorted(x.items())])
+
+    monkeypatch.setitem(globals(), "OWN", torsos.Torso(read, reads=lambda spec: True))
+    dense = Dense((8,), normalization=normalization)
+    network = Network(spec_of(), architecture=f"{__name__}:OWN", dense=dense)
+    assert {"leaf0_dense1/kernel", "leaf1_dense1/kernel"} <= {weight.path for weight in network.weights}
+    assert network.features[0].shape == (None, 16)
+
+
+def test_a_torso_that_gives_no_vectors_is_refused(monkeypatch):
+    monkeypatch.setitem(globals(), "OWN", torsos.Torso(lambda layers, x: x["b/c"], reads=lambda spec: True))
+    with pytest.raises(ValueError, match=r"features of shape \(None, 2, 2\); must be \[N, F\]"):
+        Network(spec_of(), architecture=f"{__name__}:OWN")

@@ -108,6 +108,11 @@ def test_a_flipped_bit_of_the_weights_is_refused(cartpole: Path) -> None:
         load_policy(cartpole)
 
 
+def test_a_path_that_tensorflow_takes_for_a_pattern_is_no_damage(cartpole: Path) -> None:
+    with pytest.raises(PolicyError, match="takes .* in its path for a pattern: rename the folder"):
+        load_policy(cartpole.rename(cartpole.with_name("a [1]")))
+
+
 def rewrite(directory: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path = directory / "metadata.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))

@@ -11,7 +11,7 @@ import pytest
 
 from acer_tf.errors import RunFolderError
 from acer_tf.files import write_whole
-from acer_tf.runs.folder import Lock
+from acer_tf.runs.folder import Lock, known_run
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
@@ -129,3 +129,10 @@ def test_a_link_is_not_written_through(tmp_path):
     with pytest.raises(RunFolderError, match=rf"^--run_dir={tmp_path} cannot be used: "):
         Lock(tmp_path)
     assert (tmp_path / "victim").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a [1]", "a\\\\b"])
+def test_a_folder_whose_policy_tensorflow_could_not_read_is_refused(name, tmp_path):
+    with pytest.raises(RunFolderError, match="which TensorFlow takes for a pattern"):
+        known_run(tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -1069,3 +1069,15 @@ def test_a_row_has_the_returns_of_its_interval_and_of_the_recent_episodes(tmp_pa
         assert row["frames"] == 4 * row["steps"] and row["mean_length"] == 5
         assert row["interval_return"] == np.mean(range(before + 1, ended + 1))
         assert row["mean_return"] == np.mean(range(max(1, ended - 99), ended + 1))
+
+
+def test_a_relative_folder_is_refused_where_the_environment_changes_the_working_directory(tmp_path, monkeypatch):
+    class Wanders(CartPoleEnv):
+        def __init__(self, **given):
+            os.chdir(tmp_path)
+            super().__init__(**given)
+
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(RunFolderError, match="^--run_dir=runs/a: must be absolute, as CartPole-v1 changes the working"):
+        train(small_settings(), "runs/a", env=Wanders)
+    assert not list(tmp_path.iterdir())
