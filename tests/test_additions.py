@@ -129,4 +129,4 @@ def test_a_run_uses_the_rule_which_refuses_what_it_does_not_read(used):
 
 @pytest.mark.process
 def test_the_help_lists_what_was_added(used):
-    assert all(name in used[-1].out for name in ("policy_weight", "vtrace", "linear_lstm"))
+    assert all(name in used[-1].out for name in ("policy_weight", "vtrace", "mlp, linear"))
