@@ -39,7 +39,8 @@ def blamed(env_id: str, where: str, *, trial: bool = False) -> Iterator[None]:
             raise EnvironmentFailure(f"{env_id} failed {where}: {type(error).__name__}: {error}") from error
         hint = f"a package that is not installed: {error}"
         for package, extra in _EXTRAS.items():
-            if package in str(error).lower() and importlib.util.find_spec(package) is None:
+            installed = importlib.util.find_spec(package) is not None
+            if package in str(error).lower() and not installed:
                 hint = f"{package}, which is not installed ({error.__cause__ or error}): pip install 'acer_tf[{extra}]'"
         raise InvalidEnvironment(f"{env_id} failed {where}: it needs {hint}") from error
 

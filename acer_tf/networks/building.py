@@ -38,10 +38,15 @@ def joined(rows: tf.Tensor) -> tf.Tensor:
 def normalization_of(
     dense: Dense, architecture: str, shared: RunningNormalization | None
 ) -> RunningNormalization | None:
-    """The layer with the statistics of what `dense` normalises: that of another network, or a new one; None if none."""
+    """The layer with the statistics of observations: `shared`, of another network, or a new one.
+
+    None if the torso of `architecture` normalises nothing.
+    """
     if not (dense.normalize_inputs and takes_dense(architecture)):
         return None
-    return RunningNormalization(dtype="float32", name="normalization") if shared is None else shared
+    if shared is not None:
+        return shared
+    return RunningNormalization(dtype="float32", name="normalization")
 
 
 class Layers:

@@ -191,7 +191,11 @@ def takes_dense(network: str) -> bool:
 
 
 def torso_of(network: str) -> Torso:
-    """The torso that `--network` names; ValueError if there is none, or a user's cannot be imported or is none."""
+    """The torso that `--network` names.
+
+    Raises:
+        ValueError: there is none of that name, a user's cannot be imported, or what it names is not a `Torso`.
+    """
     if network in TORSOS:
         return TORSOS[network]
     if not is_reference(network):

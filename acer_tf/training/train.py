@@ -142,7 +142,7 @@ def train(
     if env_workers > 1 and ray_address is not None:
         raise SettingsError(f"--env_workers={env_workers}: has no effect with --ray_address, whose actors step alone")
     if env_workers > 1 and settings.actors > 1:
-        raise SettingsError(f"--env_workers={env_workers}: must be 1 with --actors={settings.actors}, or actors 0 or 1")
+        raise SettingsError(f"--env_workers={env_workers}: must be 1 with --actors={settings.actors}; give 0 or 1")
     if env_workers > 1:
         envs.require_workers(settings.env, settings.num_envs, env_workers, env)
     if actor_timeout is not None and ray_address is None:

@@ -33,3 +33,8 @@ def test_a_shipped_cell_is_found_by_the_command_that_made_it(folder: Path) -> No
     named = [cell for cell in evidence.cells if re.search(r"-seed\d+-[0-9a-f]{10}$", cell.name)]
     assert [cell.name for cell in named if not could_be_asked(cell)] == []
     assert all((folder / "runs" / cell.name).is_dir() for cell in named)
+
+
+def test_the_shipped_cells_of_a_figure_have_such_names() -> None:
+    cells = read_evidence(RESULTS / "figure3_draws").cells
+    assert len(cells) == 150 and all(re.search(r"-seed\d+-[0-9a-f]{10}$", cell.name) for cell in cells)
