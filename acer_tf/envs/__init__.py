@@ -5,9 +5,9 @@
     while training:
         step = env.step(choose(step))  # in the agent's units: numbers from 0 on, or vectors in [-1, 1]^d
 
-Only this package knows gymnasium, ALE, MinAtar and MuJoCo; the rest of acer_tf sees `VectorEnvironment` (vector.py) and
-`EnvironmentSpec`. Each family of environments has its module, named as its ids begin: atari.py, minatar.py, control.py,
-dm_control.py, and gymnasium.py for all others. Only `make` loads a simulator: settings and commands read these tables.
+Only this package knows simulators; the rest of acer_tf sees `VectorEnvironment` (vector.py) and `EnvironmentSpec`. Each
+family of environments has its module, named as its ids begin: atari.py, minatar.py, control.py, dm_control.py, and
+gymnasium.py for all others. Only `make` loads a simulator: settings and commands read these tables.
 """
 
 from __future__ import annotations

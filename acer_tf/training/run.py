@@ -135,12 +135,16 @@ def run(job: Job) -> Path:
         with without_collections():  # tracing makes many objects that stay
             device = dataclasses.asdict(job.device) | {"acting": place}
             begun = _restore(job, agent, replay, {"threads": threads, "device": device}, actors_from, opened)
-        with stop:
-            begun.advance(stop)
-            begun.save(with_replay=False)
-            if stop.signal_number is not None:
-                raise Interrupted(stop.signal_number)
-        return begun.finish()
+        try:
+            with stop:
+                begun.advance(stop)
+                begun.save(with_replay=False)
+                if stop.signal_number is not None:
+                    raise Interrupted(stop.signal_number)
+            return begun.finish()
+        except AcerError as error:
+            error.status = 1  # bad input, as of an evaluation, is a failure of a run that has begun
+            raise
 
 
 _STATE = ("actor", "loop", "seconds", "evaluations", "row_due", "reach", "last_row")  # that `_Run.save` writes
@@ -324,8 +328,6 @@ class _Run:
             self.save()
             if isinstance(error, Stopped | EnvironmentFailure) and stop.signal_number is not None:
                 raise Interrupted(stop.signal_number) from None
-            if isinstance(error, AcerError):
-                error.status = 1  # bad input of an evaluation alone, which in a run that has begun is a failure
             raise
 
     def _call(self, on_row: Callable[[Row, Policy], None], row: Row, stop: StopRequest) -> None:

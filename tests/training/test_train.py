@@ -24,7 +24,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from acer_tf import load_policy, resources
 from acer_tf.commands.train import FLAGS, main
 from acer_tf.commands.train import run as run_script
-from acer_tf.errors import Interrupted, InvalidEnvironment, Mismatch, RunFolderError, SettingsError
+from acer_tf.errors import Interrupted, InvalidEnvironment, Mismatch, PolicyFolderError, RunFolderError, SettingsError
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints
@@ -862,6 +862,17 @@ def test_links_that_would_be_written_or_deleted_through_are_refused(stopped, tmp
     assert script(small_settings(), run_dir) == 2
     assert f"error: --run_dir={run_dir} has a link named {name}" in capsys.readouterr().err
     assert (tree(victim) if victim.is_dir() else victim.read_bytes()) == before
+
+
+def test_a_policy_that_cannot_be_written_at_the_end_is_a_failure_not_bad_input(light, tmp_path, monkeypatch):
+    def refuse(policy):
+        raise PolicyFolderError(f"{policy} exists and is not a policy")
+
+    monkeypatch.setattr(run, "exporting", refuse)
+    with pytest.raises(PolicyFolderError, match="not a policy") as refused:
+        train(small_settings(), tmp_path / "run", quiet=True)
+    assert refused.value.status == 1
+    check_progress(tmp_path / "run", small_settings())
 
 
 @pytest.mark.parametrize("name", ["policy", "best_policy"])
