@@ -77,7 +77,7 @@ class Actor:
         first = self._now
         for row in range(len(rows), request.rows):
             now = self._now
-            seed = np.array([self._seed, request.first_row + row], np.int32)
+            seed = np.array([self._seed, (request.first_row + row) % 2**31], np.int32)
             action, behaviour, state = self._act(now.observation, seed, self._state, now.legal)
             if not (finite := np.isfinite(behaviour)).all():
                 raise NonFiniteError(f"policy is {behaviour[~finite][0]}, at step {steps:,}")

@@ -117,12 +117,18 @@ class Loop:
         self._counts.update(state["counts"])
 
     def _learn(self, kinds: Sequence[str], batch: Batch) -> np.ndarray:
-        """Makes the M updates; returns their errors [M, B]."""
-        updates = self.agent.learn(batch, self._updates_per_call)
-        for kind, update, mask in zip(kinds, updates, batch.trajectory.mask, strict=True):
+        """Makes those of the M updates that have an unmasked row; returns their errors [M, B], 0 of the others."""
+        errors = np.zeros(batch.weight.shape, np.float32)
+        # A step on no rows is not none: the optimizer's momentum and the average policy network would move.
+        read = np.flatnonzero(batch.trajectory.mask.any(axis=(1, 2)))
+        if len(read) == 0:
+            return errors
+        if len(read) < len(kinds):
+            trajectory = optree.tree_map(lambda array: array[read], batch.trajectory)
+            batch = Batch(trajectory, batch.weight[read])
+        for number, update in zip(read, self.agent.learn(batch, self._updates_per_call), strict=True):
+            kind, errors[number] = kinds[number], update.errors
             self.updates[kind] += 1
-            if not mask.any():  # nothing was read, and its means are 0
-                continue
             for name, value in update.diagnostics.items():
                 if not math.isfinite(value):
                     raise NonFiniteError(
@@ -134,4 +140,4 @@ class Loop:
                 else:
                     self._sums[key] += value
                     self._counts[key] += 1
-        return np.stack([update.errors for update in updates])
+        return errors

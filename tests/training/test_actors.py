@@ -52,6 +52,17 @@ def test_rows_are_the_same_with_and_without_a_lag_if_the_policy_is_fixed():
     assert found[0][1] == found[1][1]
 
 
+def test_the_draws_of_a_run_of_more_rows_than_32_bits_count():
+    seeds = []
+
+    def policy(observation, seed, state, legal):
+        seeds.append(seed.tolist())
+        return act(observation, seed, state)
+
+    Actor(ScriptedEnvironment([[]]), policy, 7).unroll(Request(3, 2**31 - 2, 0, 0))
+    assert seeds == [[7, 2**31 - 2], [7, 2**31 - 1], [7, 0]]
+
+
 def test_with_a_lag_a_failure_waits_until_the_unroll_before_has_been_learned_from():
     def policy(observation, seed, state, legal):
         if seed[1] >= 6:

@@ -52,6 +52,18 @@ def test_the_on_policy_batch_is_the_rows_just_collected():
     assert loop.updates == {"on_policy": 5, "replay": 0}
 
 
+def test_rows_that_are_all_masked_make_no_update():
+    """Each episode has one row here, and a masked one follows it, so that of two windows of one row one has nothing."""
+    loop = loop_of(ratio=3.0, unroll_length=1, num_envs=1, capacity=50, end="over")
+    for _ in range(200):
+        loop.iterate()
+    assert loop.agent.updates_per_call > 1
+    assert all(trajectory.mask.all() for trajectory in loop.agent.trajectories)
+    assert loop.updates["on_policy"] == 100
+    assert 200 < loop.updates["replay"] < 400  # of about 600 that were drawn, half
+    assert len(loop.agent.trajectories) == sum(loop.updates.values())
+
+
 def test_the_replays_of_an_iteration_follow_a_poisson_law():
     loop = loop_of(ratio=1.5, unroll_length=1, capacity=50, num_envs=1)
     counts = []
@@ -168,17 +180,6 @@ def test_diagnostics_are_means_and_maxima_are_maxima():
     assert loop.take_diagnostics() == {}
     loop.iterate()
     assert loop.take_diagnostics() == {"on_policy/value": 4.0, "on_policy/weight_max": 3.0}
-
-
-def test_an_update_that_reads_no_row_counts_in_no_mean():
-    """Windows of one row, every second of which follows an episode's end."""
-    loop = loop_of(
-        agent=LightAgent(SPEC, lambda update: {"value": float(update)}), unroll_length=1, num_envs=1, end="over"
-    )
-    for _ in range(4):
-        loop.iterate()
-    assert loop.updates["on_policy"] == 4
-    assert loop.take_diagnostics() == {"on_policy/value": 2.0}  # of updates 1 and 3
 
 
 def test_on_policy_and_replayed_diagnostics_are_kept_apart():
