@@ -21,7 +21,7 @@ WORDS = (
     "TIS: truncated importance sampling. SDN: stochastic dueling network. Trust-: with the trust region, whose "
     "radius is δ. Q_opc: the off-policy corrected return. Ratio: replayed updates per on-policy one. Its protocol: "
     "30 draws of learning rate and δ, of which all are compared, and the means of the best 5 shown; where a row "
-    "does not say so, all methods and parts have one setting."
+    "does not say so, all methods and ablations have one learning rate and one δ."
 )
 
 FLAGS = cli.new_flags()

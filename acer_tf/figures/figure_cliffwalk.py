@@ -237,7 +237,7 @@ def oracle_gains(updates: Updates) -> Finding:
 
 def priorities_between(updates: Updates) -> Finding:
     """Whether prioritized replay lies between uniform replay and the oracle, at the largest number of states."""
-    _, tables = updates
+    sizes, tables = updates
     last = {key: table[:, -1:] for key, table in tables.items()}
     between = [(kind, replay) for kind, replays in _PRIORITIZED.items() for replay in replays]
     pairs = [(kind, pair) for kind, replay in between for pair in ((replay, "uniform"), ("oracle", replay))]
@@ -247,7 +247,7 @@ def priorities_between(updates: Updates) -> Finding:
         f"{kind} " + ", ".join(f"{replay} {np.median(last[kind, replay]):,.0f}" for of, replay in _JUDGED if of == kind)
         for kind in _PRIORITIZED
     )
-    return Finding(gains, shown, "order only, no numbers")
+    return Finding(gains, shown, "order only, no numbers", f"compared: {sizes[-1]} states" if len(sizes) > 1 else "")
 
 
 _BETWEEN = "priorities lie between uniform replay and the oracle"

@@ -38,7 +38,7 @@ RULE = (
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the "
     "figure), with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim "
     "that is decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not "
-    "public: there only the order compares. Hours: the machines', for the runs of the row's methods in its folder. "
+    "public: there only the order compares. Hours: the machines', for all the runs that the share counts. "
     "Runs under way are left out where others of the method are finished; all are compared where the shortest ends.",
 )
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
@@ -107,7 +107,8 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
         for row in found:
             source, claim, verdict = row[:3]
             if not verdict.startswith("undecided"):
-                of = row[HEAD.index("share")].partition(",")[0]
+                share = row[HEAD.index("share")]
+                of = share.partition("compared: ")[2] or share.partition(",")[0]
                 decided.setdefault((claim, verdict), []).append(source + (f", on {of}" if of else ""))
         named = "; ".join(f"{claim} ({verdict}: {'; '.join(of)})" for (claim, verdict), of in decided.items())
         count = sum(map(len, decided.values()))
@@ -150,7 +151,8 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     of = Counter((cell.method, cell.env) for cell in figure.whole.values())
     done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
     shown = [float(f"{share:.2g}") if share < 99 else math.floor(10 * share) / 10 for share in done]  # 100 is all
-    kind = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)"}.get(figure.family, "tasks")
+    kinds = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)", "control": "rebuilt tasks"}
+    kind = kinds.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",

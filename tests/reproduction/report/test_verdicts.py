@@ -244,7 +244,7 @@ def test_the_draws_of_figure_3_are_judged_by_the_settings_next_to_theirs(tmp_pat
     write_evidence(tmp_path / "figure3_draws", Evidence("figure3_continuous", "", (), "", made.cells))
     found = row(tmp_path, "ACER, Figures 5 and 6, own draws", "")
     assert found["verdict"] == "supported" and found["weakest comparison"].startswith("rank correlation 1.00 [")
-    assert found["share"] == "1/6 tasks, 1/1 methods, 30/30 draws, 11 % of steps"
+    assert found["share"] == "1/6 rebuilt tasks, 1/1 methods, 30/30 draws, 11 % of steps"
 
 
 def test_priorities_on_minatar_are_undecided_when_the_seeds_mix(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_the_order_over_draws(tmp_path: Path, change: dict[str, float | None], w
     assert found["verdict"].startswith(word)
     if not change:
         assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (best 5, reacher3, 1.8M steps)"
-        assert found["share"] == "1/6 tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps"
+        assert found["share"] == "1/6 rebuilt tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps"
         assert found["the paper's"] == "312, 256, 86, 55, 45 (best 5, equal steps)"
     helped = row(tmp_path, "ACER, Figure 3, its protocol", "with the trust region")
     assert helped["verdict"].startswith(word if change.get("a3c", 1) is None else "supported")
@@ -561,7 +561,7 @@ def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:
     evidence = read_evidence(tmp_path / "figure4_ablation")
     assert evidence is not None
     figure = figures()["figure4_ablation"]
-    parts = "1/3 tasks, 5/5 methods, 1/3 seeds"
+    parts = "1/3 rebuilt tasks, 5/5 methods, 1/3 seeds"
     assert coverage(figure, evidence.cells) == f"{parts}, 1.3 % of steps"
     whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
     assert coverage(figure, whole) == f"{parts}, 100 % of steps"
@@ -783,7 +783,7 @@ def test_coverage_names_settings_that_are_not_the_figures_own() -> None:
     experiment = figures()["figure4_ablation"]
     asked = make_cells(experiment.methods, experiment.envs, experiment.seeds)
     done = [dataclasses.replace(cell, state="finished", steps=cell.total_steps) for cell in asked]
-    whole = "3/3 tasks, 5/5 methods, 3/3 seeds, 100 % of steps"
+    whole = "3/3 rebuilt tasks, 5/5 methods, 3/3 seeds, 100 % of steps"
     assert coverage(experiment, done) == whole
     other = dataclasses.replace(done[0], settings={**done[0].settings, "gamma": 0.5, "log_interval": 7})
     assert coverage(experiment, [other, *done[1:]]) == f"{whole}; 1 of them with gamma=0.5"
