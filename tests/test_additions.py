@@ -91,7 +91,7 @@ def test_an_addition_takes_few_files_and_a_line_in_each_that_is_there(name, tmp_
     assert all(lines == 1 for lines in changed.values() if lines < math.inf)
 
 
-CORRIDOR = ["train", "--env=corridor/short", "--network=linear", "--total_steps=20_000", "--policy_weight=1.5"]
+CORRIDOR = ["train", "--env=corridor/short", "--network=linear", "--total_steps=10_000", "--policy_weight=1.5"]
 VTRACE = ["train", "--env=corridor/long", "--agent=vtrace", "--total_steps=2_000", "--run_dir=vtrace"]
 
 

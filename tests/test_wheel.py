@@ -117,7 +117,7 @@ def test_importing_it_loads_no_tensorflow(installed):
 
 def test_it_trains_evaluates_and_makes_a_figure(installed):
     small = ["--env=CartPole-v1", "--num_envs=2", "--unroll_length=10", "--replay_start=100", "--replay_capacity=1000"]
-    which = ["--games=breakout", "--agents=replay0,replay4_trust", "--seeds=1", "--processes=2"]
+    which = ["--games=breakout", "--agents=replay4_trust", "--seeds=1"]
     commands = [
         ["train", *small, TINY, "--run_dir=runs/cartpole", "--seed=1"],
         ["evaluate", "--policy=runs/cartpole/policy", "--episodes=2", "--json"],
@@ -129,7 +129,7 @@ def test_it_trains_evaluates_and_makes_a_figure(installed):
     assert trained.splitlines()[-1] == "finished: policy in runs/cartpole/policy"
     assert json.loads((installed.folder / "runs/cartpole/run.json").read_text())["finished"]
     assert len(json.loads(evaluated)["returns"]) == 2
-    assert "2 of 2 cells are finished" in drawn
+    assert "1 of 1 cells are finished" in drawn
     output = installed.folder / "my_results" / "figure1_minatar"
     assert {"experiment.json", "figure.png", "figure.svg"} <= {path.name for path in output.iterdir()}
     assert figures()["figure1_minatar"].title in html.unescape((output.parent / "index.html").read_text())

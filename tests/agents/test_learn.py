@@ -62,7 +62,7 @@ def stacked(batches):
     return optree.tree_map(lambda *arrays: np.stack(arrays), *batches)
 
 
-def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
+def test_updates_in_one_call_equal_updates_in_separate_calls_and_are_weighted(pair):
     together, alone, batch_of = pair
     names = together.prepare(Batch(stacked([batch_of(0)] * 5), np.ones((5, BATCH), np.float32)))
     done = 0
@@ -87,15 +87,13 @@ def test_updates_in_one_call_equal_updates_in_separate_calls(pair):
     )
     assert moved > 1e-2, "the updates changed the weights"
 
-
-def test_the_gradient_of_an_update_is_weighted(pair):
-    one, other, batch_of = pair
+    # The gradient is weighted. Here, since another pair would be traced anew.
     batch, weight = batch_of(0), np.array([0.0, 1.5], np.float32)
     changed = batch._replace(reward=batch.reward + np.array([[1.0], [0.0]], np.float32))  # where the weight is 0
-    norms = [
-        agent.update(given, factors).diagnostics["gradient_norm"]
-        for agent, given, factors in ((one, batch, weight), (other, changed, 2 * weight))
-    ]
+    before, norms = {name: array.copy() for name, array in alone.arrays().items()}, []
+    for given, factors in ((batch, weight), (changed, 2 * weight)):
+        alone.restore(before)
+        norms.append(alone.update(given, factors).diagnostics["gradient_norm"])
     assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3)
     assert norms[0] > 0
 

@@ -1,3 +1,4 @@
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,7 @@ def test_the_replay_group_measures_every_size_in_memory_and_in_a_file_and_leaves
 def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch):
     monkeypatch.setattr(groups, "REPLAY_ROWS", (60, 90))
     monkeypatch.setattr(groups, "_affordable_rows", lambda spec: 90)
+    monkeypatch.setattr(groups, "_matrix_products", functools.partial(groups._matrix_products, 64))
     ratios = {0: 1, 4: 1}
     monkeypatch.setattr(groups, "RATIOS", tuple(ratios))
     monkeypatch.setattr(groups, "TRAJECTORIES", (4,))
@@ -40,7 +42,8 @@ def test_a_learning_group_measures_parts_and_whole_of_the_real_agent(monkeypatch
 
 
 @pytest.mark.training
-def test_a_recurrent_group_measures_both_networks_beside_each_other(tmp_path):
+def test_a_recurrent_group_measures_both_networks_beside_each_other(tmp_path, monkeypatch):
+    monkeypatch.setitem(recurrent.PAIRS, "recurrent_small", ("CartPole-v1", "mlp", 1, 1))
     measurements, facts = groups.GROUPS["recurrent_small"](1, tmp_path)
     parts = ("act", "replayed update", "loop, ratio 4")
     assert set(measurements) == {f"{part}, {network}" for part in parts for network in ("mlp", "mlp_lstm")}

@@ -16,6 +16,7 @@ import pytest
 from acer_tf.__main__ import commands
 from acer_tf.commands import pipeline, sweep_flags
 from acer_tf.envs import spec
+from acer_tf.reproduction import plan
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.runs.folder import Lock
@@ -340,7 +341,7 @@ def test_recorded_cells_are_skipped_where_that_is_asked_for(script, tmp_path, ca
 
 
 @pytest.mark.process
-def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
+def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys, monkeypatch):
     part = ["--games=breakout", "--agents=replay4", "--seeds=1"]
     assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
     before = (tmp_path / "results/figure1_minatar/experiment.json").read_bytes()
@@ -348,10 +349,17 @@ def test_runs_with_other_settings_do_not_join(script, tmp_path, capsys):
     assert script("figure1_minatar", *part, "--total_steps=3_000") == 2
     error = capsys.readouterr().err
     assert "holds runs of 'replay4' in minatar/breakout with other settings" in error
+    assert "(log_interval: 40 there, 60 here; total_steps: 2000 there, 3000 here)" in error
     assert "choose another --output" in error
+    assert script("figure1_minatar", *part, "--total_steps=2_000", "--setting=precision=float32") == 2
+    assert "the same run under other settings" in capsys.readouterr().err
+    other = f"--output={tmp_path / 'results/figure1_minatar'}"
+    assert script("table_minatar_priorities", other, "--total_steps=2_000") == 2
+    assert "holds the evidence of figure1_minatar" in capsys.readouterr().err
     assert (tmp_path / "results/figure1_minatar/experiment.json").read_bytes() == before
     assert len(list((tmp_path / "sweep/cells").iterdir())) == 1
     # A plan has no output that they could join.
+    monkeypatch.setattr(plan, "measured", lambda *_: plan.Measured(0.01, 0.02, 1_000_000, 100.0))
     assert script("figure1_minatar", *part, "--total_steps=4_000", "--plan") == 0
 
 
@@ -478,14 +486,6 @@ def test_values_that_cannot_be_are_refused_at_once(argument, message, script, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.process
-def test_the_evidence_of_another_experiment_is_refused(script, tmp_path, capsys):
-    assert script("figure1_minatar", "--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000") == 0
-    other = f"--output={tmp_path / 'results/figure1_minatar'}"
-    assert script("table_minatar_priorities", other, "--total_steps=2_000") == 2
-    assert "holds the evidence of figure1_minatar" in capsys.readouterr().err
-
-
 def test_an_output_that_cannot_be_is_named_before_anything_runs(script, tmp_path, capsys):
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="2"):
@@ -563,17 +563,6 @@ def test_a_cell_that_was_only_asked_for_gives_way(script, tmp_path, monkeypatch)
     assert script("figure1_minatar", *part, "--total_steps=2_000") == 0
     (cell,) = json.loads((tmp_path / "results/figure1_minatar/experiment.json").read_text())["cells"]
     assert (cell["state"], cell["settings"]["total_steps"]) == ("finished", 2000)
-
-
-@pytest.mark.process
-def test_the_same_run_under_two_names_is_refused(script, tmp_path, capsys):
-    part = ["--games=breakout", "--agents=replay4", "--seeds=1", "--total_steps=2_000"]
-    assert script("figure1_minatar", *part) == 0
-    assert script("figure1_minatar", *part, "--setting=precision=float32") == 2
-    assert "the same run under other settings" in capsys.readouterr().err
-    assert script("figure1_minatar", *part, "--total_steps=3_000") == 2
-    known = "with other settings (log_interval: 40 there, 60 here; total_steps: 2000 there, 3000 here)"
-    assert known in capsys.readouterr().err
 
 
 @pytest.mark.process

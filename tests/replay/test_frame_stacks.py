@@ -10,7 +10,7 @@ from acer_tf.replay import TrajectoryReplay
 from acer_tf.types import Unroll
 from tests.replay.twin import latest, sample, stack_frames
 
-NUM_ENVS, UNROLL, UNROLLS = 8, 20, 125  # 20,000 steps
+NUM_ENVS, UNROLL, UNROLLS = 8, 20, 70  # 11,200 steps
 
 
 @pytest.mark.slow

@@ -190,9 +190,9 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
 @pytest.mark.xla
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
-    given = [{"actors": number} for number in (0, 1, 1, 2, 4)]
+    given = [{"actors": number} for number in (0, 1, 2, 4)]
     found = []
-    for number, (threads, each) in enumerate(zip((1, 1, 2, 2, 1), given, strict=True)):
+    for number, (threads, each) in enumerate(zip((1, 1, 2, 1), given, strict=True)):
         run_dir = tmp_path / str(number)
         train(small_settings(num_envs=4, total_steps=300, **each), run_dir, threads=threads, quiet=True)
         found.append(timeless(run_dir))

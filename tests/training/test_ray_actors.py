@@ -232,17 +232,6 @@ class Fails(CartPoleEnv):
         return super().step(action)
 
 
-class Diverges(CartPoleEnv):
-    """Gives a reward of NaN in its thirtieth step."""
-
-    count = 0
-
-    def step(self, action):
-        self.count += 1
-        observation, reward, *rest = super().step(action)
-        return observation, reward if self.count != 30 else float("nan"), *rest
-
-
 class RefusesAll(CartPoleEnv):
     """Raises where an actor is, not where the run checks the environment."""
 
@@ -262,17 +251,11 @@ def test_an_actor_that_cannot_begin_says_why(tmp_path: Path, cluster: Cluster):
     assert history(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("on_ray", [False, True])
-def test_an_error_in_an_actor_ends_the_run_as_it_would_here(on_ray: bool, tmp_path: Path, cluster: Cluster):
-    settings, where = small_settings(actors=1), cluster.address if on_ray else None
+def test_an_error_in_an_actor_ends_the_run_as_it_would_here(tmp_path: Path, cluster: Cluster):
+    settings = small_settings(actors=1)
     with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed .*: ValueError: no more steps$") as error:
-        train(settings, tmp_path / "run", ray_address=where, quiet=True, env=Fails)
+        train(settings, tmp_path / "run", ray_address=cluster.address, quiet=True, env=Fails)
     assert "no more steps" in str(error.value.__cause__)
-
-
-def test_an_environment_in_an_actor_that_diverges_ends_the_run(tmp_path: Path):
-    with pytest.raises(EnvironmentFailure, match=r"^CartPole-v1 failed in step\(\): .*reward of nan"):
-        train(small_settings(actors=1), tmp_path / "run", quiet=True, env=Diverges)
 
 
 def test_ray_without_actors_or_without_a_cluster_is_refused_before_anything_is_written(tmp_path: Path):

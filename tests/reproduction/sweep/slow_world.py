@@ -12,4 +12,5 @@ class SlowCartPole(CartPoleEnv):
         return super().step(action)
 
 
+SLOW = f"{__name__}:SlowCartPole-v0"
 gymnasium.register("SlowCartPole-v0", SlowCartPole, max_episode_steps=500)

@@ -20,6 +20,8 @@ from acer_tf.reproduction.sweep import RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
 from acer_tf.training.ray_connection import connect
 from tests.reproduction.sweep.conftest import cell
+from tests.reproduction.sweep.slow_world import SLOW
+from tests.reproduction.sweep.test_interruption import under_way
 from tests.training.scripted import check_progress, small_settings
 
 pytestmark = pytest.mark.cluster
@@ -43,16 +45,13 @@ def launcher_of(cluster):
 
 def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
-    # Long enough not to end between the kill of a node and that of its run.
-    cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=10_000)) for seed in range(3)]
+    # Slow, so that none ends between the kill of a node and that of its run.
+    cells = [Cell.asked("ACER", small_settings(env=SLOW, seed=seed, total_steps=600)) for seed in range(3)]
     folder = tmp_path / "sweep"
-
-    def saved():
-        return {path.parents[3].name for path in folder.glob("cells/*/run/checkpoints/*[0-9]/state.npz")}
 
     def kill_a_node_when_both_work():
         deadline = time.monotonic() + 150
-        while len(saved()) < 2 and time.monotonic() < deadline:
+        while sum(map(under_way, folder.glob("cells/*/run"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         cluster.remove_node(nodes[0], allow_graceful=False)
 

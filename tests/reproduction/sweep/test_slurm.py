@@ -21,6 +21,7 @@ from acer_tf.reproduction.sweep import SlurmLauncher, run_sweep, slurm_cluster
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from tests.reproduction.sweep import tiny_slurm
 from tests.reproduction.sweep.conftest import cell
+from tests.reproduction.sweep.slow_world import SLOW
 from tests.reproduction.sweep.test_interruption import under_way, wait_until
 from tests.reproduction.sweep.tiny_sweep import main
 from tests.training.scripted import check_progress, small_settings
@@ -72,10 +73,8 @@ def queued():
 
 
 def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_without_a_gap(cluster, tmp_path, capsys):
-    slow = Cell.asked(
-        "ACER", small_settings(env="tests.reproduction.sweep.slow_world:SlowCartPole-v0", total_steps=2000)
-    )
-    fast = [Cell.asked("ACER", small_settings(env="minatar/breakout", seed=seed, total_steps=300)) for seed in range(3)]
+    slow = Cell.asked("ACER", small_settings(env=SLOW, total_steps=2000))
+    fast = [Cell.asked("ACER", small_settings(env="minatar/breakout", seed=seed, total_steps=300)) for seed in range(2)]
     folder = tmp_path / "sweep"
 
     def shorten():
@@ -157,7 +156,8 @@ def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(c
 def test_the_tasks_of_a_sweep_that_was_killed_make_way_for_those_of_the_next(cluster, quick, tmp_path):
     folder = tmp_path / "sweep"
     flags = ["--launcher=slurm", "--slurm_partition=main", "--slurm_time=10", f"--sweep_dir={folder}", "--seeds=1"]
-    flags += ["--total_steps=20000", "--checkpoint_minutes=0.002", "--stall_minutes=5"]
+    # Slow: it must go on until the next sweep has begun.
+    flags += [f"--env={SLOW}", "--total_steps=1000", "--checkpoint_minutes=0.002", "--stall_minutes=5"]
     command = [sys.executable, "-m", "tests.reproduction.sweep.tiny_sweep", *flags]
     with subprocess.Popen(command, cwd=ROOT) as process:
         wait_until(lambda: process.poll() is not None or any(map(under_way, folder.glob("cells/*/run"))), 600)
@@ -169,7 +169,7 @@ def test_the_tasks_of_a_sweep_that_was_killed_make_way_for_those_of_the_next(clu
     assert [a.get("kind") for a in json.loads((path / "attempts.json").read_text())["attempts"]] == [None, "ended"]
     assert "SIGTERM: writing a checkpoint, then stopping" in (path / "logs" / "attempt-1.err").read_text()
     assert "\ncontinuing " in (path / "logs" / "attempt-2.out").read_text()
-    check_progress(path / "run", small_settings(total_steps=20000))
+    check_progress(path / "run", small_settings(env=SLOW, total_steps=1000))
 
 
 @pytest.mark.parametrize(
