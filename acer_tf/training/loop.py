@@ -126,7 +126,7 @@ class Loop:
         if len(read) < len(kinds):
             trajectory = optree.tree_map(lambda array: array[read], batch.trajectory)
             batch = Batch(trajectory, batch.weight[read])
-        for number, update in zip(read, self.agent.learn(batch, self._updates_per_call), strict=True):
+        for number, update in zip(read.tolist(), self.agent.learn(batch, self._updates_per_call), strict=True):
             kind, errors[number] = kinds[number], update.errors
             self.updates[kind] += 1
             for name, value in update.diagnostics.items():
