@@ -194,7 +194,7 @@ def torso_of(network: str) -> Torso:
     """The torso that `--network` names.
 
     Raises:
-        ValueError: there is none of that name, a user's cannot be imported, or what it names is not a `Torso`.
+        ValueError: no torso has that name, a user's module cannot be imported, or its object is not a `Torso`.
     """
     if network in TORSOS:
         return TORSOS[network]

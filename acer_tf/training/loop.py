@@ -119,7 +119,7 @@ class Loop:
     def _learn(self, kinds: Sequence[str], batch: Batch) -> np.ndarray:
         """Makes those of the M updates that have an unmasked row; returns their errors [M, B], 0 of the others."""
         errors = np.zeros(batch.weight.shape, np.float32)
-        # A step on no rows is not none: the optimizer's momentum and the average policy network would move.
+        # Without a gradient the optimizer's momentum would still move the weights, and the average would follow them.
         read = np.flatnonzero(batch.trajectory.mask.any(axis=(1, 2)))
         if len(read) == 0:
             return errors

@@ -98,8 +98,8 @@ def run(job: Job) -> Path:
     settings, spec = job.settings, job.spec
     if (used := keras.backend.backend()) != "tensorflow":
         raise SettingsError(f"Keras computes with {used}: import acer_tf before keras, or set KERAS_BACKEND=tensorflow")
-    actors_here = settings.actors if job.ray_address is None else 0
-    threads = use_threads(job.threads, settings, acting=actors_here)
+    local_actors = settings.actors if job.ray_address is None else 0
+    threads = use_threads(job.threads, settings, acting=local_actors)
     acting = job.acting_device if threads["acting"] else "same"
     place = use_device(job.device, tf32=settings.precision == "tf32", memory_gb=job.gpu_memory_gb, acting=acting)
     network = make_network(settings, spec)  # these raise for bad input, before anything is written
