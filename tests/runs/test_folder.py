@@ -53,7 +53,8 @@ def test_the_holder_in_another_process_is_named_and_its_death_frees_the_folder(t
 
 @pytest.mark.process
 def test_a_child_that_outlives_the_holder_does_not_keep_the_folder(tmp_path):
-    forked = HOLDER.replace("print", "import os\nif os.fork() == 0:\n    time.sleep(600)\nprint")
+    # The child says it, because it lets go of the lock some time after the fork.
+    forked = HOLDER.replace("print", "import os\nif os.fork() > 0:\n    time.sleep(600)\nprint")
     holder = subprocess.Popen(
         [sys.executable, "-c", forked, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
     )
