@@ -42,13 +42,37 @@ class Finder(importlib.abc.MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
             return None
-        if fullname == _LATER:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
+        if isinstance(spec.loader, SourceFileLoader) and fullname == _LATER:
+            spec.loader = _LaterLoader(fullname, spec.loader.path)
         elif isinstance(spec.loader, ExtensionFileLoader):
             spec.loader = _Library(fullname, spec.loader.path)
         elif isinstance(spec.loader, SourceFileLoader) and fullname == package:
             spec.loader = _Package(fullname, spec.loader.path)
         return spec
+
+
+class _Later(ModuleType):
+    """Is loaded when something that it must define is first asked of it.
+
+    Python's own lazy modules are loaded when anything is: an export looks at the file of each module.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        assert self.__spec__ and self.__spec__.loader
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
+class _LaterLoader(SourceFileLoader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Later(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if not isinstance(module, _Later):
+            super().exec_module(module)
 
 
 class _Package(SourceFileLoader):

@@ -93,13 +93,22 @@ def test_why_tensorflow_cannot_be_imported_is_said(tmp_path):
     assert done.stderr.splitlines()[-1].startswith(f"ImportError: {package}/_native.so: ")
 
 
+COMMAND = """
+import atexit, sys
+atexit.register(lambda: print("matplotlib.figure" in sys.modules))
+from acer_tf.__main__ import console
+console()
+"""
+
+
 @pytest.mark.xla
 @pytest.mark.process
-def test_commands_show_nothing_that_is_not_theirs(tmp_path):
+def test_commands_show_nothing_that_is_not_theirs_and_load_no_plots(tmp_path):
     train = ["train", "--env=CartPole-v1", "--total_steps=600", "--env_workers=2", "--run_dir=run"]
     for command in (train, ["evaluate", "--policy=run/policy", "--episodes=2"]):
-        done = python("from acer_tf.__main__ import console; console()", *command, cwd=tmp_path, PYTHONPATH=str(ROOT))
+        done = python(COMMAND, *command, cwd=tmp_path, PYTHONPATH=str(ROOT))
         assert (done.returncode, done.stderr) == (0, ""), command
+        assert done.stdout.endswith("\nFalse\n"), command
 
 
 FROM_PYTHON = """
