@@ -124,9 +124,24 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 def is_taken(policy: Path) -> bool:
     """Whether `policy`, where an export would write, is something other than a policy or an empty folder."""
-    if not os.path.lexists(policy) or (policy / POLICY_METADATA).exists():
+    if not os.path.lexists(policy):
         return False
-    return not policy.is_dir() or any(policy.iterdir())
+    if not policy.is_dir():
+        return True
+    return any(policy.iterdir()) and not _is_policy(policy)
+
+
+def _is_policy(folder: Path) -> bool:
+    """Whether it has a policy's metadata, perhaps damaged: data sets have a file of that name, too."""
+    if not (folder / POLICY_METADATA).exists():
+        return False
+    try:
+        document = json.loads((folder / POLICY_METADATA).read_text(encoding="utf-8"))
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and document:
+        return {"env", "agent", "commit"} <= document.keys()
+    return (folder / "saved_model.pb").exists()
 
 
 def missing_parts(policy: Path) -> list[str]:

@@ -143,11 +143,9 @@ def _commit() -> dict[str, str | None]:
 
 
 @pytest.fixture(autouse=True)
-def _commit_is_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of the core's light agents do not ask git, which starts five processes."""
-    if core.is_core(request.node):
-        known = request.getfixturevalue("_commit")
-        monkeypatch.setattr("acer_tf.runs.provenance.code_version", lambda: known)
+def _commit_is_known(_commit: dict[str, str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs do not ask git, which starts five processes each time."""
+    monkeypatch.setattr("acer_tf.runs.provenance.code_version", lambda: _commit)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -69,9 +69,12 @@ def test_an_example_runs(code, inside):
 
 
 def commands():
-    """Those of the page; of a search, whose runs are processes of their own, one trial."""
+    """Those of the page; of a search, whose runs are processes of their own, one trial, and a shorter evaluated run."""
     lines = "\n".join(code for kind, code in BLOCKS if kind == "sh").replace("\\\n", " ")
-    return [shlex.split(line.replace("--trials=2", "--trials=1")) for line in lines.splitlines() if line.strip()]
+    for whole, part in (("--trials=2", "--trials=1"), ("--total_steps=20_000", "--total_steps=4_000")):
+        assert whole in lines
+        lines = lines.replace(whole, part)
+    return [shlex.split(line) for line in lines.splitlines() if line.strip()]
 
 
 @pytest.mark.process

@@ -31,6 +31,6 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     (tmp_path / "results").symlink_to(ROOT / "results")
     text = PAGE.read_text(encoding="utf-8")
     assert text.count("total_steps=150_000") == 1
-    shorter = text.replace("total_steps=150_000", "total_steps=5_000").replace("seen[10]", "seen[-1]")
+    shorter = text.replace("total_steps=150_000", "total_steps=3_000").replace("seen[10]", "seen[-1]")
     notebook = nbformat.reads(shorter, nbformat.NO_CONVERT)
     runpy.run_path(str(ROOT / "docs" / "run_tutorial.py"))["execute"](notebook, tmp_path / "docs")

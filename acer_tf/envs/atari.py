@@ -39,8 +39,12 @@ def make_atari(
     )
 
 
+class _AtariVector(AtariVectorEnv):
+    metadata: dict[str, Any] = {}  # AtariVectorEnv writes to that of its class, which all vector environments share
+
+
 def _ale(game: str, num_envs: int, preset: AtariPreset, threads: int) -> VectorEnv:
-    env = AtariVectorEnv(
+    env = _AtariVector(
         ATARI_ROMS[game],
         num_envs,
         num_threads=threads,

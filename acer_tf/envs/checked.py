@@ -1,5 +1,7 @@
 """gymnasium's environments, stepped in turn; what they answer is checked where it arrives."""
 
+import contextlib
+import functools
 import numbers
 import os
 import reprlib
@@ -33,7 +35,19 @@ class CheckedVector(SyncVectorEnv):
         self, env_id: str, make_each: Sequence[Callable[[], gymnasium.Env]], mask_of: Reader | None = None
     ) -> None:
         self._id, self._mask_of = env_id, mask_of
-        super().__init__(make_each)
+        made: list[gymnasium.Env] = []
+
+        def make(make_one: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+            made.append(make_one())
+            return made[-1]
+
+        try:
+            super().__init__([functools.partial(make, make_one) for make_one in make_each])
+        except BaseException:
+            for env in made:
+                with contextlib.suppress(Exception):  # what could not be made is to be said
+                    env.close()
+            raise
         self._over = [False] * self.num_envs
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:

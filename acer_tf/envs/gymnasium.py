@@ -20,7 +20,7 @@ from acer_tf.envs.masks import Reader, reader_of, seen
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.own_vectors import OwnVector, made_by
 from acer_tf.envs.spaces import spec_of
-from acer_tf.envs.vector import VectorEnvironment, blamed
+from acer_tf.envs.vector import VectorEnvironment, blamed, closing
 from acer_tf.errors import InvalidEnvironment
 
 
@@ -79,7 +79,7 @@ def make_gymnasium(
     if not isinstance(trial, gymnasium.Env):
         found = f"the class {trial.__name__}" if isinstance(trial, type) else f"a {type(trial).__name__}"
         raise InvalidEnvironment(f"{env_id}: its function must return a gymnasium.Env, not {found}")
-    try:
+    with closing(trial, env_id):
         spaces = getattr(trial, "observation_space", None), getattr(trial, "action_space", None)
         spec_of(env_id, *spaces)
         mask_of = None
@@ -101,15 +101,15 @@ def make_gymnasium(
                 elif np.ndim(trial.render()) != 3:  # type: ignore[arg-type]
                     raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
         # Gymnasium's simulations declare so how often they step in a second.
-        rate: Any = (trial.metadata or {}).get("render_fps")
+        if not isinstance(trial.metadata, dict):
+            raise InvalidEnvironment(f"{env_id}: its metadata is {trial.metadata!r:.100}, and must be a dict")
+        rate: Any = trial.metadata.get("render_fps")
         limited = _limited(trial)
-    finally:
-        with blamed(env_id, "in close()"):
-            trial.close()
     if workers > 1 and not render:
         from acer_tf.envs.workers import WorkersVector
 
-        known = None if factory is not None else gymnasium.registry.get(registered.rpartition(":")[2])
+        # A process that imports the id's module registers it there.
+        known = gymnasium.registry.get(registered) if factory is None and ":" not in registered else None
         share = _Share(env_id, make_one, num_envs // workers, mask_of, known)
         vector: Any = WorkersVector(env_id, share, *spaces, workers, num_envs // workers)
     else:
@@ -233,6 +233,16 @@ def _value_of(text: str) -> Any:
     return text
 
 
+def _is_there(module: str) -> bool:
+    parent = module.rpartition(".")[0]
+    if parent and not _is_there(parent):
+        return False
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # of what is no package; __main__
+        return False
+
+
 def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gymnasium.Env:
     """`gymnasium.make` for ids that are registered as they are written: it would take the newest version for none."""
     game = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", env_id)
@@ -240,9 +250,10 @@ def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gy
         raise InvalidEnvironment(f"{env_id} would be raw RGB frames, without preprocessing: use atari/{game}")
     module, _, name = env_id.rpartition(":")
     if module:
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
+        if not _is_there(module):
             where = "in the current folder or among the installed packages"
-            raise InvalidEnvironment(f"{env_id}: Python finds no module {module}, {where}")
+            hint = ": its name has no .py" if module.endswith(".py") else ""
+            raise InvalidEnvironment(f"{env_id}: Python finds no module {module}, {where}{hint}")
         importlib.import_module(module)
     known = gymnasium.registry.get(name)
     if known is None:

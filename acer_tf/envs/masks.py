@@ -63,7 +63,7 @@ def valid_actions(
     for number in np.flatnonzero(~ended).tolist():
         if given[number] is None and last[number]:
             continue
-        mask = _of_all(given[number], np.ravel(spec.action_sizes or spec.num_actions).tolist())
+        mask = _of_all(given[number], spec.action_sizes or (spec.num_actions,))
         if mask is None:
             found, form = as_array(given[number]), f"{spec.num_actions} numbers 0 or 1, one for each action"
             if sizes := np.ravel(spec.action_sizes).tolist():
@@ -77,9 +77,10 @@ def valid_actions(
     return legal
 
 
-def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
-    """The mask [A] of all combinations of entries of `sizes`; None if what is given is none."""
-    mask, entries = as_array(given), [*_entries(given)]
+def _of_all(given: Any, nested_sizes: Any) -> np.ndarray | None:
+    """The mask [A] of all combinations of entries of these sizes; None if what is given is none."""
+    mask, entries = as_array(given), [*_entries(given, np.ndim(nested_sizes))]
+    sizes = np.ravel(nested_sizes).tolist()
     if isinstance(given, tuple) and len(entries) == len(sizes):
         parts = [np.ravel(as_array(part)) for part in entries]
         mask = np.concatenate(parts) if [len(part) for part in parts] == sizes else np.array(None)
@@ -93,11 +94,11 @@ def _of_all(given: Any, sizes: list[int]) -> np.ndarray | None:
     return functools.reduce(np.multiply.outer, parts).reshape(math.prod(sizes))
 
 
-def _entries(given: Any) -> Iterator[Any]:
-    """What nested tuples hold, as gymnasium gives the masks of MultiDiscrete."""
-    if isinstance(given, tuple):
+def _entries(given: Any, axes: int) -> Iterator[Any]:
+    """What tuples nested as deep as the entries' axes hold, as gymnasium gives the masks of MultiDiscrete."""
+    if axes and isinstance(given, tuple):
         for each in given:
-            yield from _entries(each)
+            yield from _entries(each, axes - 1)
     else:
         yield given
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -48,20 +49,32 @@ def _works(backend: str) -> bool:
     return True
 
 
+_choice = threading.Lock()
+_without = 0  # how many contexts of `without_gl` threads are in
+_chosen: str | None = None  # MUJOCO_GL before the first
+
+
 @contextlib.contextmanager
 def without_gl() -> Iterator[None]:
     """A context in which importing mujoco or dm_control loads no OpenGL, and makes mujoco's warnings Python's.
 
     Mesa's OpenGL contains an LLVM, TensorFlow another, and a process with both crashes.
     """
-    chosen = os.environ.get("MUJOCO_GL")
-    os.environ["MUJOCO_GL"] = "off"
+    global _without, _chosen
+    with _choice:
+        if not _without:
+            _chosen = os.environ.get("MUJOCO_GL")
+            os.environ["MUJOCO_GL"] = "off"
+        _without += 1
     try:
         yield
     finally:
-        del os.environ["MUJOCO_GL"]
-        if chosen is not None:
-            os.environ["MUJOCO_GL"] = chosen
+        with _choice:
+            _without -= 1
+            if not _without:
+                os.environ.pop("MUJOCO_GL", None)
+                if _chosen is not None:
+                    os.environ["MUJOCO_GL"] = _chosen
         mujoco: Any = sys.modules.get("mujoco")
         # By itself MuJoCo prints them to standard output, and appends them to MUJOCO_LOG.TXT in the working directory.
         if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:

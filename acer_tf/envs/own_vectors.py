@@ -215,8 +215,9 @@ class OwnVector(VectorEnv[Any, Any, Any]):
         values = shown.copy()
         for number in np.flatnonzero(ended):
             one = masks.as_array(final[number])
-            if one.shape != space.shape:
-                self._fail("step", f"final_obs of environment {number} has shape {one.shape}, not {space.shape}")
+            if one.shape != space.shape or not np.can_cast(one.dtype, space.dtype, "same_kind"):
+                what = f"shape {one.shape} and dtype {one.dtype}"
+                self._fail("step", f"final_obs of environment {number} has {what}, but its space is {space}")
             values[number] = one
         return values
 

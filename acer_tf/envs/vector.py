@@ -49,13 +49,19 @@ _Opened = TypeVar("_Opened")
 
 
 @contextlib.contextmanager
-def closing(opened: _Opened) -> Iterator[_Opened]:
-    """As `contextlib.closing`, but a failure to close is printed: what was done until then stands."""
+def closing(opened: _Opened, env_id: str = "") -> Iterator[_Opened]:
+    """As `contextlib.closing`, but a failure to close is printed: what was done until then stands.
+
+    Args:
+        opened: has a method `close`.
+        env_id: what it is an environment of, if what it raises does not say so.
+    """
     try:
         yield opened
     finally:
         try:
-            cast(Any, opened).close()
+            with blamed(env_id, "in close()") if env_id else contextlib.nullcontext():
+                cast(Any, opened).close()
         except Exception as error:
             print(f"warning: {first_line(error)}", file=sys.stderr)
 
@@ -176,7 +182,7 @@ class VectorEnvironment:
                 picture = self._renderer.render(picture.data)
         picture = np.asarray(picture)
         self._shape = self._shape or picture.shape
-        if picture.ndim != 3 or picture.shape != self._shape:
+        if picture.shape[2:] != (3,) or picture.shape != self._shape:
             raise EnvironmentFailure(
                 f"{self._env_id} failed in render(): it returned a picture of shape {picture.shape}, which must be "
                 f"[height, width, 3] and the same for all pictures (the first: {self._shape})"

@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import gymnasium
 import numpy as np
@@ -87,8 +87,16 @@ class WorkersVector(AsyncVectorEnv):
         for process in self.processes:
             process.join(max(0.0, ends - time.monotonic()))
         _kill(self.processes)
+        failures = []
         for pipe in self.parent_pipes:
+            failed = None
+            with contextlib.suppress(EOFError, OSError):  # none, of a process that was killed
+                while pipe.poll():
+                    _, failed = pipe.recv()
+            failures += [failed] if failed else []
             pipe.close()
+        if failures:
+            _raise(*failures[0])
 
     def _check_spaces(self) -> None:
         """Called once the processes are started. They make their environments, and check their spaces."""
@@ -103,7 +111,15 @@ class WorkersVector(AsyncVectorEnv):
         for pipe, argument in zip(self.parent_pipes, arguments, strict=True):
             with contextlib.suppress(OSError):  # reading says that it is gone
                 pipe.send((method, argument))
-        answers = [self._answer_of(number, method) for number in range(len(self.processes))]
+        answers: list[Any] = []
+        failures: list[AcerError] = []
+        for number in range(len(self.processes)):
+            try:  # an answer left in its pipe would be taken for that of the next call
+                answers.append(self._answer_of(number, method))
+            except AcerError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         if method == "begin":
             return None
         observations, *arrays, infos = zip(*answers, strict=True)
@@ -123,13 +139,17 @@ class WorkersVector(AsyncVectorEnv):
             process = self.processes[number]
             process.join(1.0)
             where = "when it was made" if method == "begin" else f"in {method}()"
-            how = f"process {number + 1} of --env_workers={len(self.processes)} ended with status {process.exitcode}"
+            how = f"process {number + 1} of {len(self.processes)} that step it ended with status {process.exitcode}"
             # Without a cause: its traceback would not be of the environment's code.
             raise EnvironmentFailure(f"{self._id} failed {where}: {how}") from None
         if error is not None:
-            kind, message, trace = error
-            raise kind(message) from (WorkerTraceback(trace) if trace else None)
+            _raise(*error)
         return answer
+
+
+def _raise(kind: type[AcerError], message: str, trace: str) -> NoReturn:
+    """What was raised in a process, with its traceback there as the cause."""
+    raise kind(message) from (WorkerTraceback(trace) if trace else None)
 
 
 class _Group(gymnasium.Env):
@@ -181,9 +201,9 @@ def _work(
             except AcerError as error:
                 trace = "".join(traceback.format_exception(error.__cause__)) if error.__cause__ else ""
                 failed = type(error), str(error), trace
+            pipe.send((answer, failed))
             if method == "close":
                 return
-            pipe.send((answer, failed))
 
 
 def _shared_space(leaves: Sequence[tuple[Any, Any]], copies: int) -> Dict:

@@ -142,6 +142,8 @@ def evaluate(
             f"the policy was trained in an environment that the function {made} made: give that as env, or name one "
             f"that is registered, such as --env={env_id}"
         )
+    if env_workers > 1:
+        envs.require_workers(env_id, env_workers, env_workers, None if isinstance(env, str) else env)
     num_envs = min(episodes, num_envs)
     if (needed := num_envs * family_of(env_id).bytes_each) > (available := resources.available_memory()):
         raise SettingsError(
@@ -229,7 +231,8 @@ def _play(
 def _protocol(policy: Policy) -> AtariPreset:
     """The preprocessing that the policy was trained with, under the evaluation's protocol; PolicyError if damaged."""
     usual = dataclasses.asdict(ATARI_PRESETS["acer2016"])
-    values = dict(policy.metadata["atari_preset_values"] or {})
+    values = policy.metadata["atari_preset_values"]
+    values = dict(usual if values is None else values)  # a policy of another environment, which is refused for its spec
     values |= {"max_no_ops": MAX_NO_OPS, "max_frames": MAX_FRAMES, "life_loss_ends_return": False}
     wrong = values.keys() ^ usual.keys()
     for name in usual.keys() - wrong:

@@ -63,6 +63,8 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
     `export_policy`.
     """
     given, directory = directory, Path(os.path.realpath(directory))
+    if not directory.name:
+        raise PolicyFolderError(f"{given} is the root of all folders: a policy needs one of its own")
     # A name of this machine's, because the lock may not reach others; the next export removes what a killed one left.
     work = directory.with_name(f".{directory.name}.{socket.gethostname()}.export")
     with contextlib.ExitStack() as stack:
@@ -76,7 +78,9 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
             _lock(descriptor, directory.parent)
             _clear(work, directory)
             if is_taken(directory):
-                raise PolicyFolderError(f"{given} exists and is not a policy (no {POLICY_METADATA}): not replaced")
+                raise PolicyFolderError(
+                    f"{given} exists and is not a policy (no {POLICY_METADATA} of one): not replaced"
+                )
             work.mkdir()
         except PolicyFolderError:
             raise

@@ -56,8 +56,10 @@ AGAIN = ("figure1_minatar", "table_atari49", "figure3_continuous", "figure_taxi"
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """Runs a script's main on stand-ins, which count themselves."""
+    """Runs a script's main on stand-ins, which count themselves; its figures are coarse, for the sake of time."""
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
+    monkeypatch.setattr("acer_tf.reproduction.sweep.runner._POLL_SECONDS", 0.05)
+    monkeypatch.setattr("acer_tf.reproduction.report.output._DPI", 20)
 
     def run(name, *arguments):
         folders = [f"--sweep_dir={tmp_path / 'sweep'}", f"--output={tmp_path / 'results' / name}"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import VectorEnv
 
 from acer_tf import envs
 from acer_tf.envs import ATARI_ROMS, atari
@@ -244,6 +245,12 @@ def test_seeds():
     assert not np.array_equal(reference[-1].observation[0], reference[-1].observation[1])
 
 
+def test_the_metadata_that_all_vector_environments_share_are_left_alone(monkeypatch):
+    monkeypatch.setattr(VectorEnv, "metadata", {})
+    envs.make("atari/Pong", 1, 0)
+    assert VectorEnv.metadata == {}
+
+
 def test_the_threads_asked_for_reach_ale(monkeypatch):
     asked = []
 
@@ -251,7 +258,7 @@ def test_the_threads_asked_for_reach_ale(monkeypatch):
         asked.append(settings["num_threads"])
         return AtariVectorEnv(*game, **settings)
 
-    monkeypatch.setattr(atari, "AtariVectorEnv", ale)
+    monkeypatch.setattr(atari, "_AtariVector", ale)
     envs.make("atari/Pong", 1, 0)
     envs.make("atari/Pong", 1, 0, threads=3)
     assert asked == [1, 3]

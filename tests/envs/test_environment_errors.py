@@ -59,6 +59,8 @@ def test_a_name_near_nothing(asked):
         ("own_worlds:Corider-v3", "did you mean own_worlds:Corridor-v3?"),
         ("own_worlds:Qqqqqq", "the module own_worlds"),
         ("own_world:Corridor-v3", "no module own_world,"),
+        ("own_worlds.py:Corridor-v3", "among the installed packages: its name has no .py"),
+        ("own_worlds.more.worlds:Corridor-v3", "no module own_worlds.more.worlds,"),
         ("Qqqqqq-v3", "module:Id-v0"),
     ],
 )
@@ -380,6 +382,36 @@ def test_pictures_whose_package_is_not_installed(blank, monkeypatch):
     envs.make("Blank-v0", 1, 0)
     message = refused("Blank-v0", render=True)
     assert "Blank-v0 failed when it was rendered: " in message and "pip install 'acer_tf[classic]'" in message
+
+
+def test_a_copy_that_cannot_be_made_closes_those_that_are_made(blank):
+    def make():
+        if Blank.made == 3:  # the one that is looked at, and two copies
+            raise OSError("no licence for a fourth")
+        return Blank()
+
+    Blank.made = Blank.closed = 0
+    with pytest.raises(EnvironmentFailure, match="OSError: no licence for a fourth"):
+        envs.make("mine", 4, 0, factory=make)
+    assert Blank.closed == 3
+
+
+def test_a_close_that_fails_hides_no_refusal(capsys):
+    class Unbegun(Blank):
+        observation_space = spaces.Text(4)
+
+        def close(self):
+            raise AttributeError("no window")
+
+    assert "Text(1, 4" in refused("mine", factory=Unbegun)
+    assert "mine failed in close(): AttributeError: no window\n" in capsys.readouterr().err
+
+
+def test_metadata_that_are_none_are_refused():
+    class Bare(Blank):
+        metadata = None
+
+    assert refused("mine", factory=Bare) == "mine: its metadata is None, and must be a dict"
 
 
 def test_an_environment_that_takes_no_render_mode():

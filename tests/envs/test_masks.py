@@ -256,19 +256,23 @@ def test_a_trial_reset_that_raises_is_the_environment_s_failure():
 
 
 @pytest.mark.parametrize(
-    ("mask", "valid"),
+    ("sizes", "mask", "valid"),
     [
-        (np.arange(6).reshape(2, 3) % 2, [1, 3, 5]),
-        (np.array([1, 0, 1, 0, 1]), [0, 2]),
-        ((np.array([0, 1]), np.array([1, 1, 0])), [3, 4]),
-        (np.ones(6), None),
-        ((np.array([0, 1]), np.array([1, 1])), None),
-        ((np.array([0, 0]), np.array([1, 1, 1])), None),
+        ([2, 3], np.arange(6).reshape(2, 3) % 2, [1, 3, 5]),
+        ([2, 3], np.array([1, 0, 1, 0, 1]), [0, 2]),
+        ([2, 3], (np.array([0, 1]), np.array([1, 1, 0])), [3, 4]),
+        ([2, 3], ((1, 0), (1, 1, 0)), [0, 1]),
+        ([2, 2], ((1, 0), (1, 1)), [0, 1]),
+        ([2, 2], ([1, 0], [1, 1]), [0, 1]),
+        ([2, 2], [[1, 0], [1, 1]], [0, 2, 3]),
+        ([2, 3], np.ones(6), None),
+        ([2, 3], (np.array([0, 1]), np.array([1, 1])), None),
+        ([2, 3], (np.array([0, 0]), np.array([1, 1, 1])), None),
     ],
 )
-def test_masks_of_composite_actions_are_of_combinations_or_of_each_entry(mask, valid):
+def test_masks_of_composite_actions_are_of_combinations_or_of_each_entry(sizes, mask, valid):
     class Composite(gymnasium.Env):
-        observation_space, action_space = Box(-1, 1, (2,)), MultiDiscrete([2, 3])
+        observation_space, action_space = Box(-1, 1, (2,)), MultiDiscrete(sizes)
 
         def reset(self, *, seed=None, options=None):
             return np.zeros(2, np.float32), {"action_mask": mask}

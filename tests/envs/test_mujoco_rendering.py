@@ -51,6 +51,20 @@ def test_none_works(works, env_id):
     assert not os.environ["MUJOCO_GL"]
 
 
+@pytest.mark.parametrize("chosen", ["egl", None])
+def test_threads_that_make_environments_at_once_leave_the_choice_as_it_was(chosen, monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    if chosen:
+        monkeypatch.setenv("MUJOCO_GL", chosen)
+    first, second = mujoco_rendering.without_gl(), mujoco_rendering.without_gl()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert os.environ["MUJOCO_GL"] == "off"
+    second.__exit__(None, None, None)
+    assert os.environ.get("MUJOCO_GL") == chosen
+
+
 def test_a_users_choice_is_kept(works, monkeypatch):
     works("egl")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")

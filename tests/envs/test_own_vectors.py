@@ -278,6 +278,7 @@ def test_final_observations_may_be_one_array_and_are_not_kept_by_reference():
         ({"info": {}}, "final_obs"),
         ({"info": None}, "infos must be a dictionary"),
         ({"info": {"final_obs": np.ones((2, 3))}}, r"final_obs of environment 0 has shape \(3,\)"),
+        ({"info": {"final_obs": np.ones((2, 1), complex)}}, "final_obs of environment 0 .* dtype complex128"),
         ({"info": {"final_obs": None}}, "final_obs must have an observation where an episode ends"),
         ({"info": {"final_obs": np.ones((0, 1))}}, "final_obs must have an observation where an episode ends"),
         ({"observation": [[1.0], [1.0, 2.0]]}, "observations of shape"),

@@ -194,13 +194,12 @@ def test_small_pictures_are_enlarged(picture, size):
 
 
 def test_colours_are_from_0_to_1_or_to_255_and_pictures_of_one_size():
-    pictures = iter([np.full((200, 200, 3), 200.0), np.full((200, 200, 3), 0.5), np.zeros((200, 100, 3)), None])
+    given = [np.full((200, 200, 3), 200.0), np.full((200, 200, 3), 0.5), np.zeros((200, 100, 3)), None]
+    pictures = iter([*given, np.zeros((200, 200, 4))])
     env = VectorEnvironment("tape", Tape(GAME), seeds=None, picture=lambda: next(pictures))
     assert [env.render().max() for _ in range(2)] == [200, 128]
-    for shape in (r"\(200, 100, 3\)", r"\(\)"):
-        with pytest.raises(
-            EnvironmentFailure, match=rf"^tape failed in render.* of shape {shape}.*\(200, 200, 3\)"
-        ):
+    for shape in (r"\(200, 100, 3\)", r"\(\)", r"\(200, 200, 4\)"):
+        with pytest.raises(EnvironmentFailure, match=rf"^tape failed in render.* of shape {shape}.*\(200, 200, 3\)"):
             env.render()
 
 

@@ -110,7 +110,7 @@ def test_they_answer_as_in_one_process(env_id, factory):
     ("how", "message"),
     [
         ("raises", r"^mine failed in step\(\): KeyError: 'mine'$"),
-        ("dies", r"^mine failed in step\(\): process 1 of --env_workers=2 ended with status 7$"),
+        ("dies", r"^mine failed in step\(\): process 1 of 2 that step it ended with status 7$"),
         (
             "answers",
             r"^mine failed in step\(\): it returned a reward of type str, 'much', which must be a real number$",
@@ -126,6 +126,47 @@ def test_a_failure_is_that_of_the_environment(how, message):
     assert "in step\n    raise KeyError" in str(cause) if how == "raises" else cause is None
     env.close()
     assert not [process for process in psutil.Process().children() if "spawn_main" in " ".join(process.cmdline())]
+
+
+class Once(Nested):
+    """Raises at action 2."""
+
+    def step(self, action):
+        if action == 2:
+            raise KeyError("mine")
+        return super().step(action)
+
+
+@pytest.mark.process
+def test_after_a_failure_no_answer_is_that_of_an_earlier_call():
+    env = envs.make("mine", 4, 0, factory=Once, workers=2)
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match="KeyError: 'mine'"):
+        env.step(np.array([2, 0, 0, 0]))
+    assert env.step(np.ones(4, int)).reward.tolist() == [1.0] * 4
+    env.reset()
+    env.close()
+
+
+class Unsaved(Nested):
+    """Fails in close(), but where `maker` is."""
+
+    def __init__(self, maker):
+        self.maker = maker
+
+    def close(self):
+        if os.getpid() != self.maker:
+            raise OSError("the results are not saved")
+
+
+@pytest.mark.process
+def test_what_close_raises_in_a_process_is_raised():
+    maker = os.getpid()
+    env = envs.make("mine", 4, 0, factory=lambda: Unsaved(maker), workers=2)
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=r"^mine failed in close\(\): OSError: the results are not saved$"):
+        env.close()
+    assert not [process for process in psutil.Process().children() if program(process)]
 
 
 class Endless(Nested):

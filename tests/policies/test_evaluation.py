@@ -278,6 +278,17 @@ def test_a_long_episode_is_truncated_at_the_limit(tmp_path: Path, monkeypatch: p
     assert policy.spec.num_actions == (18 if preset == "machado2018" else 6)
 
 
+def test_a_policy_of_another_environment_is_refused_for_what_it_sees() -> None:
+    with pytest.raises(PolicyError, match=r"^the policy does not fit the installed atari/Pong: observation_shape"):
+        run(FakePolicy("Any-v0"), env="atari/Pong")
+
+
+def test_processes_for_what_threads_step_are_refused_as_they_were_asked_for() -> None:
+    policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
+    with pytest.raises(InvalidEnvironment, match="^--env_workers=5: atari/Pong is stepped by threads of one process$"):
+        run(policy, episodes=7, env_workers=5)
+
+
 def test_a_preset_of_other_fields_is_refused() -> None:
     policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
     policy.metadata["atari_preset_values"] = {"frame_skip": 4, "colour": True}

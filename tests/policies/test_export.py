@@ -26,6 +26,7 @@ from acer_tf.policies import export
 from acer_tf.policies.export import export_policy, exporting
 from acer_tf.policies.policy import load_policy
 from acer_tf.types import EnvironmentSpec
+from tests.training.scripted import tree
 
 SPECS = {
     "atari/Pong": EnvironmentSpec((4, 84, 84), "uint8", 4, 6, 4, observation_scale=255.0),
@@ -393,14 +394,25 @@ def test_an_interrupted_export_leaves_the_old_policy(cartpole: Path, monkeypatch
     assert os.listdir(cartpole.parent) == ["policy"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_not_a_policy_is_not_replaced(tmp_path: Path, kind: str) -> None:
-    thesis = tmp_path / "policy" if kind == "file" else tmp_path / "policy" / "thesis.tex"
-    thesis.parent.mkdir(exist_ok=True)
-    thesis.write_text("five years")
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"": "five years"},
+        {"thesis.tex": "five years"},
+        {"metadata.json": '{"author": "me"}', "variables/a.csv": "1,2", "assets/photo.png": ""},
+        {"metadata.json": '{"author": "me"}', "saved_model.pb": "mine"},
+        {"metadata.json": "[]"},
+    ],
+)
+def test_what_is_not_a_policy_is_not_replaced(tmp_path: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = tmp_path / "policy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    before = tree(tmp_path)
     with pytest.raises(PolicyFolderError, match=f"^{re.escape(str(tmp_path / 'policy'))} exists and is not a policy"):
         export_policy(make_network("CartPole-v1"), tmp_path / "policy", make_metadata("CartPole-v1"))
-    assert thesis.read_text() == "five years"
+    assert tree(tmp_path) == before
 
 
 def test_an_empty_folder_and_missing_parents_are_taken(tmp_path: Path) -> None:
@@ -424,6 +436,7 @@ def loop(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
+        (lambda folder: Path("/"), "is the root of all folders"),
         (loop, "exists and is not a policy"),
         (lambda folder: loop(folder) / "policy", "Too many levels of symbolic links"),
         (lambda folder: folder / ("a" * 300), "File name too long"),

@@ -177,15 +177,17 @@ def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -
         made.append(LightAgent(spec, *([diagnostics] if diagnostics else [])))
         return made[-1]
 
-    @contextlib.contextmanager
-    def exporting(directory: Path) -> Iterator[Callable[[Any, Mapping[str, Any]], None]]:
-        yield lambda network, metadata: leave_policy(directory, metadata)
-
     monkeypatch.setattr(run, "make_network", lambda *_: None)
     for module in (run, export_run):
         monkeypatch.setattr(module, "make_agent", make_agent)
-        monkeypatch.setattr(module, "exporting", exporting)
+        monkeypatch.setattr(module, "exporting", light_exporting)
     return made
+
+
+@contextlib.contextmanager
+def light_exporting(directory: Path) -> Iterator[Callable[[Any, Mapping[str, Any]], None]]:
+    """In place of `exporting`."""
+    yield lambda network, metadata: leave_policy(directory, metadata)
 
 
 def leave_policy(directory: Path, metadata: Mapping[str, Any] | None = None) -> None:
@@ -193,7 +195,8 @@ def leave_policy(directory: Path, metadata: Mapping[str, Any] | None = None) -> 
     for part in POLICY_PARTS:
         (directory / part).parent.mkdir(parents=True, exist_ok=True)
         (directory / part).touch()
-    (directory / POLICY_METADATA).write_text(json.dumps(dict(metadata or {})))
+    about = {"env": "CartPole-v1", "agent": "acer", "commit": None} | dict(metadata or {})
+    (directory / POLICY_METADATA).write_text(json.dumps(about))
 
 
 def small_settings(**given: Any) -> Settings:

@@ -165,6 +165,7 @@ def test_close_ends_an_unroll_between_two_steps():
     assert env.closed
 
 
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.xla
 @pytest.mark.training
 @pytest.mark.parametrize("task", TASKS)
@@ -187,7 +188,7 @@ def test_rows_are_those_of_a_lag_in_turn_also_after_an_interruption(task: str, t
     assert int(found[0][-1]["replay_updates"]) > 5
 
 
-@pytest.mark.xla
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.training
 def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
     given = [{"actors": number} for number in (0, 1, 2, 4)]
@@ -201,6 +202,7 @@ def test_any_number_of_actors_is_a_lag_of_one(tmp_path: Path):
     assert without != lag
 
 
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.training
 def test_a_failing_environment_leaves_the_last_checkpoint_and_no_thread(tmp_path: Path):
     class Breaking(CartPoleEnv):

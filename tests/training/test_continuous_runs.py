@@ -144,22 +144,15 @@ def test_the_critic_is_the_one_that_is_asked_for(dueling, critic):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {"dueling": False, "importance_truncation": np.inf},
-        {"retrace": False, "trust_region_delta": np.inf},
-    ],
-)
-def test_every_ablation_trains(flags, tmp_path):
+def test_every_ablation_trains(tmp_path):
+    flags = {"dueling": False, "importance_truncation": np.inf, "retrace": False, "trust_region_delta": np.inf}
     paths = set()
 
     def on_row(row, policy):
         paths.update(variable.path for variable in policy.network.variables)
 
     load_policy(train(settings_of(**flags), tmp_path / "run", quiet=True, on_row=on_row))
-    own_layers = {"critic_torso/kernel", "critic_torso/bias"} & paths
-    assert len(own_layers) == (2 if "dueling" in flags else 0) and "critic_action/kernel" in paths
+    assert {"critic_torso/kernel", "critic_torso/bias", "critic_action/kernel"} <= paths
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_every_preset_trains_evaluates_and_exports(preset, trained):
     np.testing.assert_array_equal(probabilities.argmax(axis=1), q.argmax(axis=1))
 
 
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.training
 def test_one_update_per_four_steps_whatever_the_number_of_environments(tmp_path):
     train(dqn(num_envs=4, replay_start=50), tmp_path / "run", quiet=True)

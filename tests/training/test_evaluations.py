@@ -65,6 +65,7 @@ def scores(monkeypatch):
     return found
 
 
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.training
 @pytest.mark.parametrize(
     "given",
@@ -72,7 +73,6 @@ def scores(monkeypatch):
         {},
         {"agent": "dqn", "replay_start": 100},
         pytest.param({"network": "mlp", "lstm_units": 256, "replay_capacity": 400}, marks=pytest.mark.slow),
-        pytest.param({"env": "minatar/breakout"}, marks=pytest.mark.slow),
         pytest.param({"env": "atari/Pong", "num_envs": 4, "evaluate_max_episode_steps": 40}, marks=pytest.mark.slow),
         pytest.param({"env": "Pendulum-v1", "agent": "acer_continuous"}, marks=pytest.mark.slow),
         pytest.param({"actors": 2}, marks=pytest.mark.slow),
@@ -137,7 +137,7 @@ def test_a_best_policy_by_another_protocol_is_replaced(other, scores, tmp_path):
     assert document(tmp_path / "run", "best_policy/metadata.json")["evaluation"]["mean"] == 5.0
 
 
-@pytest.mark.parametrize("metadata", ["{", "[]", '{"evaluation": null}', "{}"])
+@pytest.mark.parametrize("metadata", ["{", "[]", '{"env": "", "agent": "", "commit": null, "evaluation": null}', "{}"])
 def test_a_best_policy_that_cannot_be_read_is_replaced(metadata, scores, tmp_path):
     leave_policy(tmp_path / "run" / "best_policy")
     (tmp_path / "run" / "best_policy" / "metadata.json").write_text(metadata)

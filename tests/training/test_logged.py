@@ -396,6 +396,7 @@ def logged_cartpole(steps: int) -> list[Episode]:
     return recorded.episodes()
 
 
+@pytest.mark.usefixtures("light_policies")
 @pytest.mark.training
 @pytest.mark.parametrize("kind", [{}, {"agent": "dqn"}, {"network": "mlp", "lstm_units": 256, "preset": "baselines"}])
 def test_a_run_learns_from_the_log_at_once_and_resumes_without_it(kind, tmp_path):

@@ -30,17 +30,22 @@ KINDS: dict[str, dict[str, Any]] = {
     "recurrent": {"network": "mlp", "lstm_units": 256, "burn_in": 3},
     "dqn": DQN,
     "a3c": {"agent": "a3c"},
-    "trust_a3c": {"agent": "trust_a3c"},
     "prioritized": {"replay_priority": "rank"},
     "actors": {"actors": 2},
     "evaluated": {"evaluate_every": 200, "evaluate_episodes": 4},
 }
-INTERRUPTED = ("recurrent", "dqn")  # rows with a recurrent state, and rows drawn by priority
-COMPILED = ("acer", *INTERRUPTED)
+COMPILED = ("acer", "recurrent", "dqn")
 
 
 def truncated() -> Masked:
     return Masked(cut=True)
+
+
+class Bare(Masked):
+    """Shows no masks."""
+
+    def info(self) -> dict[str, Any]:
+        return {}
 
 
 @pytest.mark.parametrize("lstm_units", [0, 256])
@@ -85,18 +90,20 @@ def test_runs_and_their_policies_choose_valid_actions_alone(kind: str, tmp_path:
         if row["steps"] >= 200:
             raise InterruptedError
 
-    if kind in INTERRUPTED:
+    if kind == "dqn":  # a recurrent one: tests/training/test_ray_actors.py
         with pytest.raises(InterruptedError):
             train(settings, tmp_path / "run", quiet=True, env=env, on_row=stop)
-    before = rows_of(tmp_path / "run") if kind in INTERRUPTED else []
+    before = rows_of(tmp_path / "run") if kind == "dqn" else []
     policy = load_policy(train(settings, tmp_path / "run", quiet=True, env=env))
     rows = rows_of(tmp_path / "run")
     assert rows[: len(before)] == before
     assert int(rows[-1]["steps"]) >= 400 and policy.spec.action_masks
     assert kind != "evaluated" or float(rows[-1]["evaluation_return"]) == 3.0
-    assert kind.endswith("a3c") or int(rows[-1]["replay_updates"]) > (50 if kind == "prioritized" else 0)
+    assert kind == "a3c" or int(rows[-1]["replay_updates"]) > (50 if kind == "prioritized" else 0)
     for greedy in (False, True):
         assert evaluate(policy, episodes=20, env=env, greedy=greedy).mean == 3.0
+    with pytest.raises(PolicyError, match="action_masks"):
+        evaluate(policy, episodes=2, env=Bare)
 
 
 @pytest.mark.training
@@ -109,14 +116,3 @@ def test_masks_are_ignored_where_they_are_turned_off(tmp_path: Path) -> None:
     policy = load_policy(train(make_settings({**SHORT, "action_masks": False}), tmp_path, quiet=True, env=Lenient))
     assert not policy.spec.action_masks
     assert evaluate(policy, episodes=5, env=Lenient).mean == 3.0
-
-
-@pytest.mark.training
-def test_a_policy_with_masks_does_not_fit_an_environment_without(tmp_path: Path) -> None:
-    class Bare(Masked):
-        def info(self) -> dict[str, Any]:
-            return {}
-
-    policy = load_policy(train(make_settings(SHORT), tmp_path / "run", quiet=True, env=Masked))
-    with pytest.raises(PolicyError, match="action_masks"):
-        evaluate(policy, episodes=2, env=Bare)

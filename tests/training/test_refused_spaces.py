@@ -17,7 +17,6 @@ WORLDS = {
     "one action": (SEEN, spaces.Box(-1, 1, (0,))),
     "one number": (spaces.Box(-1, 1, ()), spaces.Box(0, 5, (2, 1), np.int64)),
     "channels first": (spaces.Box(0, 10, (3, 9, 9), np.uint8), MOVES),
-    "stack": (spaces.Box(0, 255, (4, 40, 40, 1), np.float32), MOVES),
 }
 
 
@@ -34,7 +33,7 @@ def test_a_wrapped_environment_trains_and_its_policy_acts(kind, tmp_path):
     with pytest.raises((InvalidEnvironment, SettingsError), match=r"gymnasium\.wrappers\."):
         acer_tf.train(small(world), tmp_path / "run", env=factory_of(world), quiet=True)
     env, _ = let_in(world, ACTIONS=[world.action_space.sample() for _ in range(3)])
-    if kind in ("channels first", "stack"):
+    if kind == "channels first":
         with pytest.raises(SettingsError) as refused:
             acer_tf.train(small(env), tmp_path / "run", env=factory_of(env), quiet=True)
         env = wrapped(env, str(refused.value))

@@ -6,7 +6,7 @@ import pytest
 
 from acer_tf import resources
 from acer_tf.reproduction.cells import Cell
-from acer_tf.reproduction.sweep import LocalLauncher, attempt, run_sweep
+from acer_tf.reproduction.sweep import LocalLauncher, attempt, run_sweep, runner
 from tests.training.scripted import small_settings
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
@@ -20,11 +20,18 @@ def attempts(sweep, cell):
     return json.loads((sweep.folder / "cells" / cell.name / "attempts.json").read_text())["attempts"]
 
 
+def rows_of_stand_in(path):
+    """The steps of its rows, in the folder of its cell."""
+    _, *rows = (path / "run/progress.csv").read_text().split()
+    return [int(row.partition(",")[0]) for row in rows]
+
+
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
     """A sweep of stand-ins, with enough memory, and a short time before cells that do not stop are killed."""
     monkeypatch.setattr(attempt, "STOP_SECONDS", 0.5)
     monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.05)
     lines = []
 
     def run(cells, *behaviour, experiment="tiny", processes=4, launcher=None, **options):

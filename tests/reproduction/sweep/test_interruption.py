@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -96,28 +95,6 @@ def test_a_real_run_that_diverges_has_failed(tmp_path):
     report = run_sweep("tiny", [cell], tmp_path / "sweep", LocalLauncher(1, threads=1), **options)
     assert report.states == {cell.name: "failed"}
     assert report.reasons[cell.name].startswith("exit status 1: stopped in CartPole-v1: critic_loss is inf ")
-
-
-@pytest.mark.process
-def test_a_real_run_that_is_killed_continues(tmp_path):
-    folder = tmp_path / "sweep"
-    killed = Cell.asked("ACER", small_settings(seed=1, total_steps=3000))
-    run_dir = folder / "cells" / killed.name / "run"
-
-    def kill():
-        wait_until(lambda: list(run_dir.glob("checkpoints/*[0-9]/state.npz")))
-        os.kill(int((run_dir / "lock").read_text().split("pid ")[1]), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    options = {"program": sweep_flags.PROGRAM, "cwd": ROOT, "checkpoint_minutes": 0.002, "retries": 1}
-    report = run_sweep("tiny", [killed], folder, LocalLauncher(1, threads=1), **options)
-    killer.join()
-    assert report.states == {killed.name: "finished"}
-    first, second = json.loads((run_dir.parent / "attempts.json").read_text())["attempts"]
-    assert (first["reason"], second["kind"]) == ("killed by SIGKILL", "ended")
-    assert "\ncontinuing " in (run_dir.parent / "logs" / "attempt-2.out").read_text()
-    check_progress(run_dir, killed.train_settings)
 
 
 @pytest.mark.process

@@ -19,9 +19,8 @@ from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.sweep import RayLauncher, run_sweep
 from acer_tf.reproduction.sweep.cluster import complaint
 from acer_tf.training.ray_connection import connect
-from tests.reproduction.sweep.conftest import cell
-from tests.reproduction.sweep.slow_world import SLOW
-from tests.reproduction.sweep.test_interruption import under_way
+from tests.reproduction.sweep.conftest import attempts, cell, rows_of_stand_in
+from tests.reproduction.sweep.test_interruption import wait_until
 from tests.training.scripted import check_progress, small_settings
 
 pytestmark = pytest.mark.cluster
@@ -29,9 +28,8 @@ MEMORY = 4_000_000_000
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def cluster():
-    """The head, which has no cores for cells, and its address."""
+@pytest.fixture(scope="module")
+def head():
     handler = signal.getsignal(signal.SIGTERM)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     yield cluster
@@ -39,40 +37,37 @@ def cluster():
     signal.signal(signal.SIGTERM, handler)  # every node puts its own there
 
 
+@pytest.fixture
+def cluster(head):
+    """The head, which has no cores for cells, and its address."""
+    yield head
+    for node in list(head.worker_nodes):
+        head.remove_node(node)
+
+
 def launcher_of(cluster):
     return RayLauncher(cluster.address, threads=1, executable=sys.executable, cwd=ROOT)
 
 
-def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, tmp_path, capsys):
+def test_a_node_dies_mid_run_and_all_cells_finish_none_twice(cluster, sweep):
     nodes = [cluster.add_node(num_cpus=1, memory=MEMORY) for _ in range(2)]
-    # Slow, so that none ends between the kill of a node and that of its run.
-    cells = [Cell.asked("ACER", small_settings(env=SLOW, seed=seed, total_steps=600)) for seed in range(3)]
-    folder = tmp_path / "sweep"
+    cells = [cell(seed) for seed in range(3)]
 
     def kill_a_node_when_both_work():
-        deadline = time.monotonic() + 150
-        while sum(map(under_way, folder.glob("cells/*/run"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: len(list(sweep.folder.glob("cells/*/run/steps"))) == 2)
         cluster.remove_node(nodes[0], allow_graceful=False)
 
     killer = threading.Thread(target=kill_a_node_when_both_work)
     killer.start()
-    options = {"checkpoint_minutes": 0.002, "progress_seconds": 2.0, "program": PROGRAM, "cwd": ROOT, "retries": 0}
-    report = run_sweep("tiny", cells, folder, launcher_of(cluster), **options)
+    # Slow, so that none ends between the kill of a node and that of its run.
+    report = sweep(cells, "--row_seconds=1", launcher=launcher_of(cluster))
     killer.join()
-    assert report.exit_code == 0, (report, capsys.readouterr())
-    lost = 0
-    for tried in cells:
-        path = folder / "cells" / tried.name
-        kinds = [a["kind"] for a in json.loads((path / "attempts.json").read_text())["attempts"]]
-        assert kinds in (["ended"], ["lost", "ended"])
-        check_progress(path / "run", tried.train_settings)
-        if kinds[0] == "lost":
-            lost += 1
-            assert "\ncontinuing " in (path / "logs" / "attempt-2.out").read_text()
-        assert sum("finished: " in log.read_text() for log in (path / "logs").glob("*.out")) == 1
-    assert lost == 1
-    assert not list(folder.glob("probe-*"))
+    assert report.exit_code == 0, report
+    kinds = [[end["kind"] for end in attempts(sweep, each)] for each in cells]
+    assert sorted(kinds) == [["ended"], ["ended"], ["lost", "ended"]]
+    for each in cells:
+        assert rows_of_stand_in(sweep.folder / "cells" / each.name) == list(range(10, 101, 10))
+    assert not list(sweep.folder.glob("probe-*"))
 
 
 def test_ctrl_c_stops_the_tasks_after_a_checkpoint_and_the_same_call_continues(cluster, sweep):
@@ -168,16 +163,21 @@ def test_a_local_cluster_cannot_be_reached_from_other_machines(tmp_path):
     assert {address.removeprefix("::ffff:") for address in done.stdout.split()} == {"127.0.0.1"}, done.stdout
 
 
-def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, tmp_path):
+def test_cells_have_actors_of_their_own_as_far_as_there_are_cores(cluster, sweep, tmp_path):
     cluster.add_node(num_cpus=2, memory=MEMORY)
-    cells = [Cell.asked("ACER", small_settings(actors=1, seed=seed, total_steps=300)) for seed in range(2)]
-    report = run_sweep("tiny", cells, tmp_path / "sweep", launcher_of(cluster), program=PROGRAM, cwd=ROOT, retries=0)
+    settings = small_settings(actors=1, total_steps=300)
+    options = {"program": PROGRAM, "cwd": ROOT, "retries": 0}
+    report = run_sweep("tiny", [Cell.asked("ACER", settings)], tmp_path / "real", launcher_of(cluster), **options)
     assert report.exit_code == 0, report
-    for tried in cells:
-        path = tmp_path / "sweep" / "cells" / tried.name
-        (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
-        assert attempt["command"][-1] == f"--ray_address={cluster.address}"
-        check_progress(path / "run", tried.train_settings)
+    (path,) = tmp_path.glob("real/cells/*")
+    (attempt,) = json.loads((path / "attempts.json").read_text())["attempts"]
+    assert attempt["command"][-1] == f"--ray_address={cluster.address}"
+    check_progress(path / "run", settings)
+    cells = [cell(seed, actors=1) for seed in range(2)]
+    assert sweep(cells, "--row_seconds=0.2", launcher=launcher_of(cluster)).exit_code == 0
+    runs = [sweep.folder / "cells" / each.name / "run" for each in cells]
+    (_, ended), (begun, _) = sorted([(run / file).stat().st_mtime for file in ("lock", "run.json")] for run in runs)
+    assert begun >= ended, "there are cores for one and its actor"
     for cores, lacking in ((0, "5 cores.* 2$"), (9, r"5\.\d GB of memory.* 4\.0 GB")):
         cluster.add_node(num_cpus=cores, memory=1)
         with pytest.raises(SweepError, match=f"4 actors.* {lacking}"):
