@@ -37,6 +37,8 @@ class FormatError(BadInput, ValueError):
     """A policy cannot be converted; the message says why. Nothing has been written."""
 class SweepError(BadInput, RuntimeError):
     """A sweep cannot be run: the message names the flag or file, its value, and what would be right."""
+class MeasurementFailure(AcerError):
+    """The speed of a sweep's cells cannot be measured: the process that was timed failed; the message says how."""
 class EvidenceError(BadInput, RuntimeError):
     """A results folder cannot be used: the message names the file, and what would be right."""
 class CurveError(BadInput, ValueError):

@@ -50,6 +50,7 @@ from acer_tf.reproduction.report.output import (
 )
 from acer_tf.reproduction.report.page import require_page, write_page
 from acer_tf.reproduction.statistics import interquartile_mean, mean_and_error
+from acer_tf.runs.folder import may_change
 from acer_tf.runs.records import read_record
 from acer_tf.settings.record import DEFAULTS, differences, idle
 
@@ -85,6 +86,9 @@ def main(argv: list[str]) -> int:
     if FLAGS["page"].present and not on_page:
         raise CurveError(f"--page={page}: --output={output} must lie in it, or in a folder there")
     folders = _labelled(FLAGS.runs)
+    for name, texts in (("title", [FLAGS.title]), ("text", FLAGS.text)):
+        for text in texts:
+            _require_text(name, text)
     own_evidence(output, "curves")
     if on_page:
         require_page(page)
@@ -285,8 +289,8 @@ def _require_same_run(kept: Path, folder: Path, new: Cell) -> None:
     if not (kept / "run.json").exists():
         return
     old = describe(kept, new.name, new.method)
-    may_change = ("total_steps", "log_interval")  # of a run that continues
-    different = differences(*({k: v for k, v in run.settings.items() if k not in may_change} for run in (old, new)))
+    may = {"total_steps", *may_change(*({**DEFAULTS, **run.settings} for run in (old, new)))}
+    different = differences(*({k: v for k, v in run.settings.items() if k not in may} for run in (old, new)))
     if old.steps > new.steps:
         different.append(f"{old.steps:,} steps there, {new.steps:,} here")
     begun = [read_record(run).document.get("started") for run in (kept, folder)]  # logs do not have it
@@ -304,12 +308,21 @@ def _rows(run: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
+def _require_text(name: str, text: str) -> None:
+    """Raises CurveError for bytes that are no text: no figure shows them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CurveError(f"--{name}={text!a}: must be text in UTF-8") from None
+
+
 def _labelled(texts: Sequence[str]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for text in texts:
         label, separator, paths = text.partition("=")
         if not separator or not paths or not label.strip():
             raise CurveError(f"--runs={text}: must be LABEL=PATH,PATH,..., each a run's folder or a log")
+        _require_text("runs", label)
         if len(os.fsencode(label)) > _LONGEST_LABEL:
             raise CurveError(f"--runs={label}=...: the label must be of at most {_LONGEST_LABEL} bytes; it names files")
         if label in found:

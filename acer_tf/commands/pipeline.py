@@ -62,13 +62,13 @@ def run(argv: list[str]) -> int:
     steps = sum(cell.total_steps for cell in figure.whole.values())
     cost = f"The whole: {len(figure.whole):,} runs, {steps:,} agent steps; --plan says what that takes on this machine."
     cli.parse(values, argv, "\n\n".join([figure.doc, *figure.text, cost]) + "\n")
+    sweep_flags.require(values)
+    _require_plan(values)
     figure = figure.chosen(figure, values)
     output, sweep_dir = Path(values.output), Path(values.sweep_dir)
     asked = figure.keep(_cells(values, figure))
     known = own_evidence(output, figure.name)
     cells = _not_recorded(asked, known, output) if values.skip_recorded else asked
-    if values.plan and values.report_only:
-        raise SettingsError("--plan with --report_only: one plans runs, the other shows those that there are; give one")
     if values.plan:
         return _plan(values, cells)
     _require_same_methods(known, figure, output)
@@ -195,12 +195,23 @@ def _setting(text: str) -> tuple[str, Any]:
         raise SettingsError(f"--setting={text}: the value must be of type {kind.__name__}") from error
 
 
+def _require_plan(values: flags.FlagValues) -> None:
+    """Refuses what no plan is of."""
+    if not values.plan:
+        return
+    if values.report_only:
+        raise SettingsError("--plan with --report_only: one plans runs, the other shows those that there are; give one")
+    if values.launcher != "local":
+        raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
+    for name in ("gpus_per_cell", "gpu_memory_gb"):
+        if values[name].value:
+            raise SettingsError(f"--{name}={values[name].value:g} with --plan: cells are timed without; leave it out")
+
+
 def _plan(values: flags.FlagValues, cells: list[Cell]) -> int:
     if not cells:
         return 0
-    if values.launcher != "local":
-        raise SettingsError(f"--plan with --launcher={values.launcher}: plans are of this machine alone")
-    sweep_flags.require(values)
+    sweep_flags.require_gpu(values, cells)
     from acer_tf.reproduction.plan import plan  # imports TensorFlow, for which errors in flags should not wait
 
     options: dict[str, Any] = {name: values[name].value for name in ("threads", "checkpoint_minutes")}

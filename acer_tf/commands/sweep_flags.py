@@ -24,7 +24,7 @@ def define(values: flags.FlagValues, sweep: str) -> None:
     flag = cli.definers(values, "How it is run")
     flag.path("sweep_dir", f"runs/{sweep}", "folder of the cells; the same command continues them")
     flag.enum("launcher", "local", list(_LAUNCHERS), "processes on this machine, Ray tasks, or tasks of Slurm arrays")
-    flag.integer("processes", None, "local: cells that run at the same time; by default 1", lower_bound=1)
+    flag.integer("processes", None, "local: cells that run at the same time; by default 1", 1, cli.MOST_THREADS)
     where = "ray: auto (the default), the cluster that this machine belongs to; local, this machine alone; or host:port"
     flag.string("ray_address", None, where)
     flag.string("slurm_partition", None, "slurm: partition for the cells; by default the cluster's")
@@ -53,7 +53,7 @@ def run(values: flags.FlagValues, sweep: str, cells: Sequence[Cell]) -> tuple[in
         SweepError: bad input.
     """
     require(values)
-    _require_gpu(values, cells)
+    require_gpu(values, cells)
     names = ("retries", "stall_minutes", "checkpoint_minutes", "progress_seconds")
     options: dict[str, Any] = {name: values[name].value for name in names} | {"cwd": Path.cwd()}
     program = [*PROGRAM, *([f"--gpu_memory_gb={values.gpu_memory_gb:g}"] if values.gpu_memory_gb else [])]
@@ -74,7 +74,7 @@ def require(values: flags.FlagValues) -> None:
                 raise SweepError(f"--{name}={values[name].value}: it goes with --launcher={launcher}{what}")
 
 
-def _require_gpu(values: flags.FlagValues, cells: Sequence[Cell]) -> None:
+def require_gpu(values: flags.FlagValues, cells: Sequence[Cell]) -> None:
     """Raises SweepError if cells would refuse what only a GPU has an effect on, or has."""
     needed = f"--gpu_memory_gb={values.gpu_memory_gb:g}" if values.gpu_memory_gb else ""
     if not needed and any(cell.train_settings.precision == "tf32" for cell in cells):

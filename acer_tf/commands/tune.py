@@ -12,8 +12,9 @@ replaces.
 import dataclasses
 import math
 import shlex
+import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from acer_tf.errors import EvidenceError, FolderInUse, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell, flags_of
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import Evidence, collect, file_name, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, changing, collect, file_name, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Method
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report.output import (
@@ -58,7 +59,7 @@ flag = cli.definers(FLAGS, "Search")
 flag.path("tune_dir", None, "folder of the search; the same command continues it")
 flag.path("output", None, f"folder of the evidence; by default {RESULTS}/tune_ENVIRONMENT")
 flag.integer("trials", 50, "runs with other settings, those of other processes included", 1, 100_000)
-flag.integer("processes", 1, "trials that run at the same time", lower_bound=1)
+flag.integer("processes", 1, "trials that run at the same time", 1, cli.MOST_THREADS)
 flag.integer("threads", 0, "threads of each; 0: an even share of the machine's cores", 0, cli.MOST_THREADS)
 _what = "; may be repeated, and then only these are searched; by default "
 _default = ", ".join(name for name, declared in declarations(Settings).items() if declared.search)
@@ -85,8 +86,7 @@ def main(argv: list[str]) -> int:
     space = search_space(resolve(settings, spec), spec, given, asked)
     cell, launcher = Cell.asked("tune", settings), LocalLauncher(FLAGS.processes, FLAGS.threads)
     searched = {"settings": cell.name, "search": {name: str(tuple(tried)) for name, tried in space.items()}}
-    if known is not None and known.options != searched:
-        raise EvidenceError(f"--output={output} holds the evidence of another search: choose another")
+    _require_own(known, searched, output)
     (needs,) = needs_of([CellFolder(tune_dir, cell)])
     launcher.check([needs.memory] * FLAGS.processes)
     tuning = Tuning(tune_dir, settings, space, FLAGS.trials)
@@ -113,9 +113,8 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
     """Runs the best settings and the given ones on seeds of their own, and writes the evidence of what was searched."""
     given, key = tuning.settings, f"trial {best.number}"
     found = tuning.settings_of(best)
-    run_dir = f"--run_dir=runs/best_{file_name(found.env)}"
-    train = shlex.join(["python", "-m", "acer_tf", "train", *flags_of(dataclasses.replace(found, seed=0)), run_dir])
-    print(f"best of {len(tuning.ranked())} trials, {key}: {best.value:,.2f}  ({values_of(best.params)})\n{train}")
+    print(f"best of {len(tuning.ranked())} trials, {key}: {best.value:,.2f}  ({values_of(best.params)})")
+    print(_training(found))
     methods = {key: Method(f"best: {key}", {}, given.total_steps)}
     if found != given:
         methods["given"] = Method(f"given: preset {given.preset}", {}, given.total_steps)
@@ -134,13 +133,42 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
         print(f"another process evaluates the best: {error}")
         return 0
     require_folder(output)
-    cells, _ = collect(cells, sweep_dir, output, end.given_up)
-    runs = RecordedRuns(methods, cells, output)
+    with changing(output):
+        _require_own(own_evidence(output, "tune"), searched, output)  # again: another search may have ended meanwhile
+        cells, damages = collect(cells, sweep_dir, output, end.given_up)
+        print("".join(f"{line}\n" for line in damages), end="", file=sys.stderr)
+        _report(tuning, best, methods, cells, output, searched, command)
+    return end.exit_code
+
+
+def _training(settings: Settings) -> str:
+    """The command of a run with these settings."""
+    flags = flags_of(dataclasses.replace(settings, seed=0))
+    return shlex.join(["python", "-m", "acer_tf", "train", *flags, f"--run_dir=runs/best_{file_name(settings.env)}"])
+
+
+def _require_own(known: Evidence | None, searched: Mapping[str, Any], output: Path) -> None:
+    if known is not None and known.options != searched:
+        raise EvidenceError(f"--output={output} holds the evidence of another search: choose another")
+
+
+def _report(
+    tuning: Tuning,
+    best: FrozenTrial,
+    methods: Mapping[str, Method],
+    cells: Sequence[Cell],
+    output: Path,
+    searched: Mapping[str, Any],
+    command: str,
+) -> None:
+    """Writes the evidence of a search, and shows its table."""
+    given, runs = tuning.settings, RecordedRuns(methods, cells, output)
+    seeds = sorted({cell.seed for cell in cells})
     count, names = len(tuning.ranked()), ", ".join(tuning.space)
     text = (
         f"Optuna's search over {count} runs of {given.total_steps:,} steps of {names}: the best beside what was given, "
         f"on seeds {seeds[0]} to {seeds[-1]}, which the search did not see (its runs had seed {given.seed}).",
-        train,
+        _training(tuning.settings_of(best)),
     )
     labels = {name: method.label for name, method in methods.items()}
     evidence = Evidence("tune", f"Tuned {given.agent} on {given.env}", text, command, tuple(cells), labels, searched)
@@ -152,7 +180,6 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
     tables = {"table": _comparison(runs, given, best), "trials": _trials(tuning)}
     write_report(evidence, Report(tables, figures), output)
     print(f"\n{markdown(tables['table'])}\n\ntables and figures in {output}; page: {write_page(results_of(output))}")
-    return end.exit_code
 
 
 def _comparison(runs: RecordedRuns, given: Settings, best: FrozenTrial) -> Table:

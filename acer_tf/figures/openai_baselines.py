@@ -56,7 +56,10 @@ def _risen(curve: PublishedCurve, score: float) -> float:
 
 
 def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged | None:
-    """The longest run of each seed of ACER with a preset in a game, in a folder of their own and in the figure's."""
+    """The longest run of each seed of ACER with a preset in a game, in a folder of their own and in the figure's.
+
+    Runs under way are left out where others are finished.
+    """
     wanted = {"agent": "acer", "preset": preset, "env": f"atari/{game}"}
     found: dict[int, tuple[Cell, Path]] = {}
     for place in (folder, folder.parent / figure.name):
@@ -67,6 +70,7 @@ def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged |
                 found[cell.seed] = cell, place
     if not found:
         return None
+    found = {seed: of for seed, of in found.items() if of[0].state == "finished"} or found
     longest = [cell for cell, _ in found.values()]
     runs = [read_run(place / "runs" / cell.name) for cell, place in found.values()]
     steps = span([run.steps[-1] / 1e6 for run in runs], ".1f")
@@ -80,17 +84,19 @@ def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged |
 def published_curve(runs: Sequence[RunCurve]) -> Finding:
     """Whether runs lie above each published curve, over the whole range in which there is something to compare.
 
-    That begins where the published mean has made a third of its rise, and ends where either ends. The published band,
-    whose meaning is not stated, widens the interval.
+    That begins where the published mean has made a third of its rise, and ends where it or the shortest run does; runs
+    that end before are left out. The published band, whose meaning is not stated, widens the interval.
     """
     gains, ours, theirs, ranges = [], [], [], []
     for curve in published_curves(runs[0].env):
         third = curve.mean[0] + (curve.mean[-1] - curve.mean[0]) / 3
         begins = float(curve.steps[np.argmax(curve.mean >= third)])
-        means = [each for run in runs if (each := _means(run, curve, begins)) is not None]
-        if not means:
+        reaching = [run for run in runs if run.steps[-1] > begins and not np.isnan(run.mean_return).all()]
+        if not reaching:
             gains.append(Comparison(needs=f"runs to more than {begins / 1e6:.1f}M steps"))
             continue
+        ends = min(curve.steps[-1], *(run.steps[-1] for run in reaching))
+        means = [_means(run, curve, begins, ends) for run in reaching]
         mine, mean, low, high = (np.array(column)[:, None] for column in zip(*means, strict=True))
         gap = compare(np.mean, mine - mean, even=0.0, what="mean gap")
         value, least, greatest = gap.estimate
@@ -99,7 +105,6 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
         needs = "published runs with a narrower band" if hidden else gap.needs
         gains.append(gap._replace(estimate=wide, needs=needs))
         ours.append(number(float(mine.mean()), 1))
-        ends = min(curve.steps[-1], max(run.steps[-1] for run in runs))
         ranges.append(f"{begins / 1e6:.2f}–{ends / 1e6:.2f}M")
         shown = [number(float(values.mean()), 1) for values in (mean, low, high)]
         theirs.append("{} [{}, {}]".format(*shown))
@@ -107,11 +112,9 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
     return Finding(gains, ", ".join(ours) + where, ", ".join(theirs) + band)
 
 
-def _means(run: RunCurve, curve: PublishedCurve, begins: float) -> tuple[float, ...] | None:
-    """Means from `begins` steps on of our return and of the published mean and band; None if nothing is known there."""
-    known, ends = ~np.isnan(run.mean_return), min(run.steps[-1], curve.steps[-1])
-    if ends <= begins or not known.any():
-        return None
+def _means(run: RunCurve, curve: PublishedCurve, begins: float, ends: float) -> tuple[float, ...]:
+    """Means over a range of steps of our return and of the published mean and band."""
+    known = ~np.isnan(run.mean_return)
     points = np.linspace(begins, ends, _POINTS)
     ours = np.interp(points, run.steps[known], run.mean_return[known])
     columns = [ours, *(np.interp(points, curve.steps, values) for values in (curve.mean, curve.low, curve.high))]

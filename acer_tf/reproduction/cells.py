@@ -94,9 +94,11 @@ def require_distinct(cells: Sequence[Cell]) -> None:
 
 def flags_of(settings: Settings) -> list[str]:
     """The shortest flags of `acer_tf train` that give `settings`."""
-    given = {name: getattr(settings, name) for name in ("env", "agent", "preset", "seed", "total_steps")}
-    base = dataclasses.asdict(make_settings(given))
-    given |= {name: value for name, value in dataclasses.asdict(settings).items() if value != base[name]}
+    wanted = dataclasses.asdict(settings)
+    given = {name: wanted[name] for name in ("env", "agent", "preset", "seed", "total_steps")}
+    # In turns: a value that is given may change what another is by default.
+    while differing := {n: v for n, v in dataclasses.asdict(make_settings(given)).items() if v != wanted[n]}:
+        given |= {name: wanted[name] for name in differing}
     return [
         f"--{name}" if value is True else f"--no{name}" if value is False else f"--{name}={value}"
         for name, value in given.items()

@@ -179,7 +179,8 @@ class RecordedRuns:
                 try:
                     run = read_run(folder / "runs" / cell.name)
                 except CurveError as error:
-                    raise EvidenceError(f"{error}: remove that folder, or bring it back") from error
+                    what = "bring it back, or remove that folder and make the report again with --report_only"
+                    raise EvidenceError(f"{error}: {what}") from error
                 self._runs.setdefault((cell.method, cell.env), []).append(run)
                 self._draws.setdefault((cell.method, cell.env), []).append(cell.draw)
 

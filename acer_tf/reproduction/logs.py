@@ -156,10 +156,12 @@ def _monitor(files: Sequence[Path]) -> _Points:
     parts, begun, env = [], math.inf, ""
     for file in files:
         head, _, rows = _whole_lines(file.read_text(encoding="utf-8")).partition("\n")
-        if not rows.partition("\n")[2]:  # no episode of this environment has ended
+        if not head:  # it is being written
             continue
         about = json.loads(head.removeprefix("#"))
         begun, env = min(begun, float(about["t_start"])), env or str(about.get("env_id", "None"))
+        if not rows.partition("\n")[2]:  # no episode of this environment has ended
+            continue
         table = _columns(rows, file, ("r", "l", "t"))
         # A training that is continued appends, and its time begins at 0 again.
         ends = np.where(np.diff(table["t"], prepend=0.0) < 0, np.roll(table["t"], 1), 0.0).cumsum()

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from acer_tf import envs, resources
-from acer_tf.errors import SweepError
+from acer_tf.errors import MeasurementFailure
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.cells import Cell, flags_of, require_distinct
 from acer_tf.reproduction.sweep.attempt import PROGRAM, Attempt
@@ -78,7 +78,8 @@ def plan(
         Lines: an aligned table by method, totals, their basis, and warnings for resources that do not suffice.
 
     Raises:
-        SweepError: a cell cannot be run, or its speed not measured.
+        SweepError: a cell cannot be run.
+        MeasurementFailure: its speed cannot be measured.
     """
     require_distinct(cells)
     load, cores, threads = os.getloadavg()[0], resources.available_cores(), LocalLauncher(processes, threads).threads
@@ -163,9 +164,10 @@ def kind_of(settings: Settings, *, continuous: bool) -> tuple[Any, ...]:
     return tuple(values.values())
 
 
-def _computation(settings: Settings) -> tuple[bool, bool, float]:
+def _computation(settings: Settings) -> tuple[bool, bool, bool, float]:
     """What a cell does that others of its kind do not; the measured cell has the largest."""
-    return settings.trust_region, settings.replay_priority != "uniform", settings.replay_ratio
+    ratio = settings.replay_ratio  # without replay there is nothing to take other ratios in proportion to
+    return ratio > 0, settings.trust_region, settings.replay_priority != "uniform", ratio
 
 
 def derived_from(found: Measured, model: Settings, settings: Settings, threads: int) -> Measured:
@@ -205,7 +207,7 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
     checkpoint is written while it is timed: each makes a few percent at most. Returns medians over the copies.
 
     Raises:
-        SweepError: a process failed; with its last line on standard error.
+        MeasurementFailure: a process failed; with its last line on standard error.
     """
     short = timed(settings)
     command = (*PROGRAM, *flags_of(short), f"--threads={threads}", "--checkpoint_minutes=1e6")
@@ -221,7 +223,7 @@ def measured(settings: Settings, threads: int, copies: int) -> Measured:
         while time.monotonic() < end:
             for _, ended in launcher.poll():
                 what = f"the speed of {settings.agent} on {settings.env}"
-                raise SweepError(f"{what} cannot be measured: {ended.reason}")
+                raise MeasurementFailure(f"{what} cannot be measured: {ended.reason}")
             if end == math.inf and all(_of_run(run, settings) for run in runs):
                 end = time.monotonic() + _SECONDS
             time.sleep(0.2)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -73,6 +74,7 @@ class _Run:
             said = f"{value:,.2f}"
         elif self.pruned and self.place.over != "failed":
             study.tell(self.trial, state=TrialState.PRUNED)
+            shutil.rmtree(self.place.folder.run_dir / "checkpoints", ignore_errors=True)  # it is not continued
             said = f"pruned after {self.place.folder.latest()[0]:,} steps"
         else:
             reason = self.place.reason or "no episode has ended"

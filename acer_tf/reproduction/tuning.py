@@ -30,7 +30,7 @@ from acer_tf.runs.folder import Lock
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
 from acer_tf.settings.effect import missing_for
-from acer_tf.settings.record import settings_document
+from acer_tf.settings.record import differences, settings_document
 from acer_tf.types import EnvironmentSpec
 
 FORMAT = 1
@@ -106,14 +106,16 @@ class Tuning:
             known = dict(read_json(path))
             if known.pop("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT}")
-            for part, mine in json.loads(json.dumps(document)).items():  # as it was read: JSON has no tuples
-                for name in {**known[part], **mine}:
-                    there, here = known[part].get(name, "(none)"), mine.get(name, "(none)")
-                    if there != here:
-                        raise SweepError(
-                            f"--tune_dir={self.folder} holds another search ({name}: {there} there, {here} here): "
-                            "choose another folder"
-                        )
+            mine = json.loads(json.dumps(document))  # as it was read: JSON has no tuples
+            searched = [
+                f"{name}: {known['search'].get(name, '(none)')} there, {mine['search'].get(name, '(none)')} here"
+                for name in {**known["search"], **mine["search"]}
+                if known["search"].get(name) != mine["search"].get(name)
+            ]
+            if different := [*differences(known["settings"], mine["settings"]), *searched]:
+                raise SweepError(
+                    f"--tune_dir={self.folder} holds another search ({different[0]}): choose another folder"
+                )
         except FileNotFoundError:
             names = sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
             if others := [name for name in names if not name.startswith(("turn.lock", "tune.json."))]:

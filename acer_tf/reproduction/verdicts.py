@@ -157,7 +157,9 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",
         f"{len({cell.method for cell in begun})}/{len({method for method, *_ in whole})} methods",
-        f"{span(counts.values())}/{max(of.values())} {unit}",
+        f"{span(counts.values())}/{planned} {unit}"
+        if max(counts.values()) <= (planned := max(of.values()))
+        else f"{span(counts.values())} {unit} ({planned} planned)",
         f"{span(shown, 'g')} % of steps",
     )
     return "; ".join([", ".join(parts), *altered(begun, whole)])

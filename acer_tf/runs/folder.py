@@ -153,7 +153,7 @@ def require_same_factory(record: RunRecord, given: bool, run_dir: Path) -> None:
 def require_same_run(record: RunRecord, settings: Settings, spec: EnvironmentSpec, run_dir: Path) -> None:
     """Raises RunFolderError unless resolved `settings`, in an environment of this `spec`, continue the recorded run."""
     old, new = record.settings, settings_document(settings)
-    if lines := differences(old, {**new, **{name: old[name] for name in _may_change(old, new)}}):
+    if lines := differences(old, {**new, **{name: old[name] for name in may_change(old, new)}}):
         raise RunFolderError(
             f"--run_dir={run_dir} holds a run with other settings: {'; '.join(lines)}; "
             "give those flags the values there to continue it, or choose another folder"
@@ -170,7 +170,7 @@ def changes_in(record: RunRecord, settings: Settings, env_function: str | None) 
     """The allowed differences from the recorded run, in lines; call it after importing the modules that it names."""
     old, new = record.settings, settings_document(settings)
     changes = [
-        f"--{name}={new[name]} instead of {old[name]}" for name in _may_change(old, new) if new[name] != old[name]
+        f"--{name}={new[name]} instead of {old[name]}" for name in may_change(old, new) if new[name] != old[name]
     ]
     modules = user_modules(settings.references)
     changes += [
@@ -185,7 +185,7 @@ def changes_in(record: RunRecord, settings: Settings, env_function: str | None) 
     return changes
 
 
-def _may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+def may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings that a run which continues may change: it may become longer, not shorter.
 
     Whether it evaluates is decided at its beginning, as its columns are.

@@ -160,6 +160,26 @@ def test_nothing_is_copied_if_a_later_record_cannot_be_read(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_that_continues_with_another_evaluation_is_the_same_run(tmp_path):
+    evaluated = {"evaluate_every": 100, "evaluate_episodes": 30}
+    run = write_run(tmp_path / "run", 0, 3, **evaluated)
+    arguments = ["curves", f"--runs=ours={run}", f"--output={tmp_path / 'out'}"]
+    assert curves.main(arguments) == 0
+    record = json.loads((run / "run.json").read_text())
+    record["settings"] |= {"evaluate_episodes": 50, "total_steps": 400}
+    (run / "run.json").write_text(json.dumps(record))
+    assert curves.main(arguments) == 0
+
+
+@pytest.mark.parametrize("flag", ["--runs=\udce9={}", "--title=\udce9", "--text=\udce9"])
+def test_bytes_that_are_no_text_are_refused_before_anything_is_copied(flag, tmp_path, capsys):
+    run = write_run(tmp_path / "run", 0, 3)
+    flags = [f"--runs=ours={run}", flag.format(run), f"--output={tmp_path / 'out'}"]
+    assert curves.main(["curves", *flags]) == 2
+    assert capsys.readouterr().err.endswith("'\\udce9': must be text in UTF-8\n")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_record_gives_way_only_to_the_same_run_that_came_as_far(tmp_path, capsys):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
     arguments = ["curves", f"--runs=ours={run}", f"--output={output}"]

@@ -392,6 +392,9 @@ def test_a_setting_without_effect_is_refused_before_any_cell_starts(script, tmp_
         (["--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
         (["--plan", "--stall_minutes=1"], "--stall_minutes=1.0: must be above --checkpoint_minutes=10.0"),
         (["--plan", "--slurm_time=30"], "--slurm_time=30: it goes with --launcher=slurm"),
+        (["--plan", "--gpu_memory_gb=4"], "--gpu_memory_gb=4 with --plan: cells are timed without; leave it out"),
+        (["--plan", "--gpus_per_cell=0.5"], "--gpus_per_cell=0.5 with --plan: cells are timed without"),
+        (["--report_only", "--slurm_time=30"], "--slurm_time=30: it goes with --launcher=slurm"),
         (["--setting=env_workers=2"], "--setting=env_workers=2: must be NAME=VALUE, where NAME is a setting"),
     ],
 )

@@ -85,6 +85,16 @@ def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_s
     assert said == "error: --output=my_results/tune_CartPole_v1 holds the evidence of another search: choose another\n"
     assert tree(output) == before and not Path("other").exists()
 
+    experiment = json.loads((output / "experiment.json").read_text())  # as if that of another had come meanwhile
+    own_evidence = tune.own_evidence
+    looks = iter([lambda *_: None, own_evidence])
+    monkeypatch.setattr(tune, "own_evidence", lambda *given: next(looks)(*given))
+    flags = ["--trials=1", "--evaluation_seeds=1", "--entropy_weight=0.5", "--tune_dir=other"]
+    assert searched(*flags) == 1
+    assert "holds the evidence of another search" in capsys.readouterr().err
+    assert json.loads((output / "experiment.json").read_text()) == experiment
+    monkeypatch.setattr(tune, "own_evidence", own_evidence)
+
     def full(*_, **__):
         raise RunFolderError("--run_dir=search/evaluation cannot be used: No space left on device")
 
@@ -103,6 +113,7 @@ def test_interim_returns_below_the_median_stop_a_trial(searched, monkeypatch):
     for trial in pruned:
         lines = Path(f"search/cells/trial-{trial.number:04}/run/progress.csv").read_text().splitlines()
         assert len(lines) < 50, "it was stopped, not only called pruned"
+        assert not Path(f"search/cells/trial-{trial.number:04}/run/checkpoints").exists()
 
 
 @pytest.mark.process
@@ -240,6 +251,10 @@ def test_a_folder_of_something_else_and_another_search_are_refused(tmp_path):
         Tuning(other, settings, RATE, 3)
     Tuning(tmp_path / "search", settings, RATE, 3)
     Tuning(tmp_path / "search", settings, RATE, 9)  # more trials may be asked for later
+    document = json.loads((tmp_path / "search" / "tune.json").read_text())
+    del document["settings"]["stop_at_return"]  # as before there was this setting
+    (tmp_path / "search" / "tune.json").write_text(json.dumps(document))
+    Tuning(tmp_path / "search", settings, RATE, 9)
     before = (tmp_path / "search" / "tune.json").read_text()
     with pytest.raises(SweepError, match="gamma: 0.99 there, 0.5 here"):
         Tuning(tmp_path / "search", make_settings(env="CartPole-v1", total_steps=100, gamma=0.5), RATE, 3)

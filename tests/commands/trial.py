@@ -20,7 +20,7 @@ train.FLAGS(sys.argv)
 settings, run_dir = make_settings(setting_flags.given(train.FLAGS)), Path(train.FLAGS.run_dir)
 if settings.learning_rate > float(os.environ.get("FAIL", "inf")):
     sys.exit("error: it diverged")
-run_dir.mkdir(parents=True, exist_ok=True)
+(run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
 document = {"format": 1, "settings": settings_document(settings) | {"network": "mlp", "precision": "float32"}}
 (run_dir / "run.json").write_text(json.dumps(document))
 stopped = []

@@ -51,6 +51,19 @@ def test_a_monitor_file_of_a_continued_training_goes_on_where_the_first_ended(tm
     assert run.interval_return.tolist() == [1, 2, 3, 100, 101, 200] and run.seconds.tolist() == [10, 20, 30, 35, 45, 47]
 
 
+def test_seconds_count_from_the_first_environment_also_while_none_of_its_episodes_has_ended(tmp_path):
+    """So that the rows of a later look at the log begin with those of an earlier one."""
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "0.monitor.csv").write_text(MONITOR % 1000)
+    (log / "1.monitor.csv").write_text(MONITOR % 1001 + "20.0,20,1.5\n")
+    (tmp_path / "early").mkdir()
+    early, _ = read(log, tmp_path / "early")
+    (log / "0.monitor.csv").write_text(MONITOR % 1000 + "10.0,10,9.0\n")
+    late, _ = read(log, tmp_path)
+    assert early.seconds.tolist() == [2.5] and late.seconds.tolist() == [2.5, 9.0]
+
+
 def test_what_is_named_is_read_where_a_folder_has_several_logs(tmp_path):
     log = tmp_path / "log"
     log.mkdir()

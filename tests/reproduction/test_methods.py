@@ -1,6 +1,31 @@
 """Which runs a figure or table is made of."""
 
+import pytest
+
+from acer_tf.commands.cli import value_of
+from acer_tf.reproduction.cells import flags_of
 from acer_tf.reproduction.figure import Method, figures, make_cells
+from acer_tf.settings import make_settings, setting_types
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"learning_rate": 1e-5, "replay_poisson": False},
+        {"replay_priority": "proportional", "priority_exponent": 0.45},
+        {"replay_priority": "proportional", "priority_exponent": 0.45, "priority_exponent_final": 0.6},
+        {"replay_priority": "proportional", "priority_exponent": 0.6, "priority_exponent_final": 0.45},
+    ],
+)
+def test_the_flags_of_settings_give_these(given):
+    settings = make_settings(env="minatar/breakout", **given)
+    read = {}
+    for flag in flags_of(settings):
+        name, equals, text = flag.removeprefix("--").partition("=")
+        name, value = (name, text) if equals else (name.removeprefix("no"), str(not name.startswith("no")))
+        read[name] = value_of(setting_types()[name], value)
+    assert make_settings(read) == settings
 
 
 def test_the_first_seed_of_all_comes_first():

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import math
 import os
 import tempfile
 from unittest import mock
@@ -11,7 +12,7 @@ from unittest import mock
 import pytest
 
 from acer_tf import envs, resources
-from acer_tf.errors import SweepError
+from acer_tf.errors import MeasurementFailure, SweepError
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.figure import figures
@@ -183,6 +184,15 @@ def test_cells_of_one_kind_share_a_measurement_of_the_one_that_does_most(tmp_pat
     assert f"measured now in one process: {what}; other ratios in proportion, an upper bound" in line(
         lines, "rates: ACER, replay 2"
     )
+
+
+def test_a_cell_without_replay_is_not_the_one_that_others_are_derived_from(tmp_path):
+    cells = [
+        cell("Trust-A3C", agent="trust_a3c"),
+        cell("ACER, replay 8", replay_ratio=8.0, trust_region_delta=math.inf),
+    ]
+    _, ((model, _, _),), _ = planned(cells, tmp_path)
+    assert model.replay_ratio == 8.0 and not model.trust_region
 
 
 def test_time_of_other_ratios_and_environments_is_derived(tmp_path, monkeypatch):
@@ -378,7 +388,7 @@ def test_the_run_that_is_timed_has_no_setting_that_train_refuses(given):
 @pytest.mark.process
 def test_a_failed_measurement_reports_the_error():
     settings = resolve(cell().train_settings, envs.spec("CartPole-v1"))
-    with pytest.raises(SweepError, match="CartPole-v1 .*--network=small"):
+    with pytest.raises(MeasurementFailure, match="CartPole-v1 .*--network=small"):
         measured(dataclasses.replace(settings, network="small"), 1, 1)
 
 

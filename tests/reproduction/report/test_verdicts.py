@@ -56,9 +56,7 @@ def _ten(value: float | list[float] | None) -> list[float] | None:
     return value if value is None or isinstance(value, list) else [value] * 10
 
 
-def cut(
-    results: Path, name: str, method: str, rows: int, *, seed: int | None = None, state: str = "finished"
-) -> None:
+def cut(results: Path, name: str, method: str, rows: int, *, seed: int | None = None, state: str = "finished") -> None:
     """Leaves the first rows of a method's runs, of one seed or all, as of a sweep under way."""
     evidence = read_evidence(results / name)
     assert evidence is not None
@@ -148,7 +146,8 @@ def test_more_replay_on_atari(tmp_path: Path, better: int, games: tuple[str, ...
     record(tmp_path, "figure1_atari57", games, value, seeds=seeds)
     found = row(tmp_path, "ACER, Figure 1", "more replay")
     assert found["verdict"] == word
-    assert found["share"] == (f"{len(games)}/57 games, 2/10 methods, {seeds}/1 seeds, 0.44–1.5 % of steps")
+    run = "1/1 seeds" if seeds == 1 else f"{seeds} seeds (1 planned)"
+    assert found["share"] == f"{len(games)}/57 games, 2/10 methods, {run}, 0.44–1.5 % of steps"
 
 
 def test_more_replay_is_judged_by_the_games_of_every_ratio(tmp_path: Path) -> None:
@@ -443,6 +442,11 @@ def test_a_curve_is_judged_over_its_range_from_a_third_of_the_rise_on(
     assert len(finding.comparisons) == 2 and decide(finding.comparisons)[0].startswith(word)
 
 
+def test_curves_are_compared_where_the_shortest_that_counts_ends() -> None:
+    runs = [run_of("atari/Pong", lambda mean: mean, steps, seed) for seed, steps in enumerate([10e6, 4e6, 1e6])]
+    assert "means over steps 2.73–4.00M, 2.63–4.00M" in published_curve(runs).ours
+
+
 def test_a_curve_that_is_above_the_published_one_at_its_end_alone_is_not_faster() -> None:
     """The last point counts as each other one does."""
     (curve, _) = published_curves("atari/Pong")
@@ -563,6 +567,10 @@ def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:
     figure = figures()["figure4_ablation"]
     parts = "1/3 rebuilt tasks, 5/5 methods, 1/3 seeds"
     assert coverage(figure, evidence.cells) == f"{parts}, 1.3 % of steps"
+    fifth = [
+        dataclasses.replace(cell, settings={**cell.settings, "seed": n}) for cell in evidence.cells for n in range(5)
+    ]
+    assert coverage(figure, fifth) == "1/3 rebuilt tasks, 5/5 methods, 5 seeds (3 planned), 1.3 % of steps"
     whole = [dataclasses.replace(cell, steps=10**9) for cell in evidence.cells]
     assert coverage(figure, whole) == f"{parts}, 100 % of steps"
     assert coverage(figure, []) == "none of 45 runs"
