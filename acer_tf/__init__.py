@@ -24,7 +24,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 sys.meta_path.insert(0, Finder())
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # The public names, imported when they are first used: `import acer_tf` loads neither TensorFlow nor a simulator.
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))

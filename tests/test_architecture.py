@@ -184,6 +184,12 @@ def repository_files() -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
+def test_no_file_of_the_package_is_longer_than_the_rule_says():
+    (most,) = re.findall(r"files of the package of at most (\d+) lines", (ROOT / "CONTRIBUTING.md").read_text())
+    long = {path for path in (ROOT / "acer_tf").rglob("*.py") if path.read_text().count("\n") > int(most)}
+    assert not long
+
+
 def test_imports_run_downwards():
     # benchmarks/peer_programs/ run in other projects' environments and import nothing of this package.
     ours = [path for path in sources() if path.parent.name != "peer_programs"]

@@ -145,6 +145,14 @@ def test_the_tables_of_findings_are_what_their_examples_print(monkeypatch, capsy
     assert len(printed.splitlines()) >= 20 and all(row in page.splitlines() for row in printed.splitlines())
 
 
+def test_the_readme_counts_the_verdicts_as_they_are():
+    with (ROOT / "results" / "verdicts.csv").open(newline="") as file:
+        words = [row["verdict"].partition(":")[0] for row in csv.DictReader(file)]
+    supported, contradicted, undecided = map(words.count, ("supported", "contradicted", "undecided"))
+    said = f"Of {len(words)} claims, tested by one rule, {supported} are supported, {contradicted} contradicted and"
+    assert f"{said} {undecided} undecided" in " ".join(TEXT["README.md"].split())
+
+
 def test_every_page_of_docs_is_in_the_index():
     pages = {path.name for kind in ("*.md", "*.ipynb") for path in (ROOT / "docs").glob(kind)} - {"README.md"}
     assert pages == set(re.findall(r"^\| \[(\S+)\]\(\1\)", TEXT["docs/README.md"], re.MULTILINE))

@@ -21,16 +21,16 @@ from acer_tf.settings.presets import PRESETS
 from acer_tf.settings.record import DEFAULTS, idle, jsonable
 
 RULE = (
-    "A comparison is the probability that a run of one method beats one of the other at equal steps (even: 0.5), or "
-    "what is named (even: 0). It counts as shown where its 95 % interval lies on one side of even and, between two "
-    "methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, not corrected for the "
-    "number of comparisons). A mean gap to a published curve has the exact test of its signs instead. A comparison "
-    "of another kind has no such test; the interval of a difference of two gains is too narrow (without any effect "
-    "it is beside 0 in 7 to 9 % of cases with 3 or 4 seeds).",
-    "Supported: every comparison of the claim is shown, above even; of replay ratios, each that was run is compared "
-    "with the one below it. Contradicted: one is shown, below. Undecided: neither; it says what it would take in "
-    "all, if the estimate stays, to support or, where that is said, to contradict it. The weakest of the "
-    "comparisons is shown, and of how many.",
+    "A comparison is the probability of improvement: that a run of one method beats one of the other at equal steps "
+    "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes no "
+    "difference and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
+    "not corrected for the number of comparisons). A mean gap to a published curve has the exact test of its signs "
+    "instead. A comparison of another kind has no such test; the interval of a difference of two gains is too narrow "
+    "(without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",
+    "Supported: every comparison of the claim is significant, in its favour; of replay ratios, each that was run is "
+    "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; it says what "
+    "it would take in all on these tasks, if the estimate stays, to support or, where that is said, to contradict it. "
+    "The least favourable comparison is shown as the weakest, and of how many.",
     "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified "
     "bootstrap). Where a method has one run per task they resample the tasks. None is given where so few runs could "
     "not have a p of 0.05, however they are ordered. [1.00, 1.00]: every run of the one beats every run of the "
@@ -38,8 +38,9 @@ RULE = (
     "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the "
     "figure), with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim "
     "that is decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not "
-    "public: there only the order compares. Hours: the machines', for all the runs that the share counts. "
-    "Runs under way are left out where others of the method are finished; all are compared where the shortest ends.",
+    "public: there the order compares, and returns only where a reward is a count, as in reacher3. Hours: the "
+    "machines', for all the runs that the share counts. Runs under way are left out where others of the method are "
+    "finished; all are compared where the shortest ends.",
 )
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
 HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
