@@ -11,7 +11,8 @@ import importlib.util
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -51,19 +52,38 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-class _Later(ModuleType):
-    """Is loaded when something that it must define is first asked of it.
+_loading = threading.RLock()
 
-    Python's own lazy modules are loaded when anything is: an export looks at the file of each module.
+
+class _Later(ModuleType):
+    """Loaded when an attribute that it must define is first read.
+
+    Python's own lazy modules are loaded when any attribute is: an export looks at the file of each module.
     """
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         assert self.__spec__ and self.__spec__.loader
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
+        with _loading:
+            if type(self) is _Later:  # no other thread has loaded it meanwhile
+                self.__class__ = _Loading
+                try:
+                    self.__spec__.loader.exec_module(self)
+                except BaseException:
+                    self.__class__ = _Later
+                    raise
+                self.__class__ = ModuleType  # type: ignore[assignment]
+            return object.__getattribute__(self, name)
+
+    def __dir__(self) -> Iterable[str]:
+        with contextlib.suppress(AttributeError):
+            self.__getattr__("__all__")
+        return ModuleType.__dir__(self)
+
+
+class _Loading(_Later):
+    """While it is loaded, other threads wait for what it does not have yet."""
 
 
 class _LaterLoader(SourceFileLoader):
@@ -71,7 +91,7 @@ class _LaterLoader(SourceFileLoader):
         return _Later(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        if not isinstance(module, _Later):
+        if type(module) is not _Later:
             super().exec_module(module)
 
 

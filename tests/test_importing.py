@@ -117,7 +117,10 @@ tf.function(lambda x: x + 1, jit_compile=True)(tf.ones([1]))
 tf.config.list_physical_devices("GPU")
 print(gc.isenabled(), os.environ.get("TF_CPP_MIN_LOG_LEVEL"))
 from keras.src.visualization.plot_image_gallery import plt
-print(plt is None or plt.figure.__name__ == "figure")
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool:
+    found = [*pool.map(lambda _: plt.figure.__name__, range(4))]
+print(found == ["figure"] * 4 and "subplots" in dir(plt))
 """
 
 

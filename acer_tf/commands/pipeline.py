@@ -196,7 +196,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _require_plan(values: flags.FlagValues) -> None:
-    """Refuses what no plan is of."""
+    """Raises SettingsError for flags that a plan does not take into account."""
     if not values.plan:
         return
     if values.report_only:

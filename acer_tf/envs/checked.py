@@ -45,7 +45,7 @@ class CheckedVector(SyncVectorEnv):
             super().__init__([functools.partial(make, make_one) for make_one in make_each])
         except BaseException:
             for env in made:
-                with contextlib.suppress(Exception):  # what could not be made is to be said
+                with contextlib.suppress(Exception):  # the first error is the one to report
                     env.close()
             raise
         self._over = [False] * self.num_envs

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import importlib.util
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -100,9 +101,9 @@ def make_gymnasium(
                     require_gl(env_id)
                 elif np.ndim(trial.render()) != 3:  # type: ignore[arg-type]
                     raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
-        # Gymnasium's simulations declare so how often they step in a second.
         if not isinstance(trial.metadata, dict):
             raise InvalidEnvironment(f"{env_id}: its metadata is {trial.metadata!r:.100}, and must be a dict")
+        # Gymnasium's simulations declare so how often they step in a second.
         rate: Any = trial.metadata.get("render_fps")
         limited = _limited(trial)
     if workers > 1 and not render:
@@ -234,13 +235,18 @@ def _value_of(text: str) -> Any:
 
 
 def _is_there(module: str) -> bool:
+    """Whether Python finds a module; raises what its package raises, which is imported for it."""
+    if module in sys.modules:
+        return True
     parent = module.rpartition(".")[0]
-    if parent and not _is_there(parent):
+    if module.startswith(".") or (parent and not _is_there(parent)):
         return False
     try:
         return importlib.util.find_spec(module) is not None
-    except (ModuleNotFoundError, ValueError):  # of what is no package; __main__
-        return False
+    except ModuleNotFoundError as error:
+        if error.name != module:  # something that the package imports
+            raise
+        return False  # what should be its package is a module
 
 
 def _make_registered(env_id: str, arguments: dict[str, Any], render: bool) -> gymnasium.Env:

@@ -50,7 +50,7 @@ def _works(backend: str) -> bool:
 
 
 _choice = threading.Lock()
-_without = 0  # how many contexts of `without_gl` threads are in
+_without = 0  # how many contexts of `without_gl` are open
 _chosen: str | None = None  # MUJOCO_GL before the first
 
 

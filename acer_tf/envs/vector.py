@@ -54,7 +54,7 @@ def closing(opened: _Opened, env_id: str = "") -> Iterator[_Opened]:
 
     Args:
         opened: has a method `close`.
-        env_id: what it is an environment of, if what it raises does not say so.
+        env_id: the id of an environment whose errors do not name it.
     """
     try:
         yield opened

@@ -90,7 +90,7 @@ class WorkersVector(AsyncVectorEnv):
         failures = []
         for pipe in self.parent_pipes:
             failed = None
-            with contextlib.suppress(EOFError, OSError):  # none, of a process that was killed
+            with contextlib.suppress(Exception):  # of a process that was killed, or a call that was interrupted
                 while pipe.poll():
                     _, failed = pipe.recv()
             failures += [failed] if failed else []

@@ -65,12 +65,12 @@ def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged |
     for place in (folder, folder.parent / figure.name):
         evidence = read_evidence(place)
         for cell in evidence.cells if evidence else ():
-            longer = cell.steps > (found[cell.seed][0].steps if cell.seed in found else 0)
-            if longer and wanted.items() <= cell.settings.items():
+            better = cell.seed not in found or _order(cell) > _order(found[cell.seed][0])
+            if cell.steps and better and wanted.items() <= cell.settings.items():
                 found[cell.seed] = cell, place
     if not found:
         return None
-    found = {seed: of for seed, of in found.items() if of[0].state == "finished"} or found
+    found = {seed: of for seed, of in found.items() if of[0].state != "interrupted"} or found
     longest = [cell for cell, _ in found.values()]
     runs = [read_run(place / "runs" / cell.name) for cell, place in found.values()]
     steps = span([run.steps[-1] / 1e6 for run in runs], ".1f")
@@ -81,11 +81,16 @@ def read_seeds(figure: Figure, folder: Path, preset: str, game: str) -> Judged |
     return Judged(runs, "; ".join([length, *altered(longest, usual)]), hours, max(places, key=places.__getitem__))
 
 
+def _order(cell: Cell) -> tuple[bool, int]:
+    """Of the runs of a seed the longest counts, of those that have ended if there are some."""
+    return cell.state != "interrupted", cell.steps
+
+
 def published_curve(runs: Sequence[RunCurve]) -> Finding:
     """Whether runs lie above each published curve, over the whole range in which there is something to compare.
 
     That begins where the published mean has made a third of its rise, and ends where it or the shortest run does; runs
-    that end before are left out. The published band, whose meaning is not stated, widens the interval.
+    that end before it begins are left out. The published band, whose meaning is not stated, widens the interval.
     """
     gains, ours, theirs, ranges = [], [], [], []
     for curve in published_curves(runs[0].env):

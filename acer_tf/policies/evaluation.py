@@ -232,7 +232,9 @@ def _protocol(policy: Policy) -> AtariPreset:
     """The preprocessing that the policy was trained with, under the evaluation's protocol; PolicyError if damaged."""
     usual = dataclasses.asdict(ATARI_PRESETS["acer2016"])
     values = policy.metadata["atari_preset_values"]
-    values = dict(usual if values is None else values)  # a policy of another environment, which is refused for its spec
+    if values is None and not family_of(policy.metadata["env"]).atari:
+        values = usual  # the policy is refused for what it sees
+    values = dict(values or {})
     values |= {"max_no_ops": MAX_NO_OPS, "max_frames": MAX_FRAMES, "life_loss_ends_return": False}
     wrong = values.keys() ^ usual.keys()
     for name in usual.keys() - wrong:

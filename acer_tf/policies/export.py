@@ -79,7 +79,7 @@ def exporting(directory: Path) -> Iterator[Callable[[PolicyNetwork, Mapping[str,
             _clear(work, directory)
             if is_taken(directory):
                 raise PolicyFolderError(
-                    f"{given} exists and is not a policy (no {POLICY_METADATA} of one): not replaced"
+                    f"{given} exists and is not a policy (it has no policy's {POLICY_METADATA}): not replaced"
                 )
             work.mkdir()
         except PolicyFolderError:

@@ -2,7 +2,8 @@
 
 Each measurement takes half a minute, so a figure has few kinds: what differs between the cells of one is derived. The
 time of replayed updates is proportional to the replay ratio, a trust region and priorities are counted for all cells if
-one has them, and a step of the environment is timed by itself where environments differ.
+the measured one (which replays if any does) has them, and a step of the environment is timed by itself where
+environments differ.
 """
 
 import collections
@@ -106,7 +107,7 @@ def plan(
         others = len({folder.cell.env for folder, _ in kind}) - 1
         alike = len({_computation(needs.settings) for _, needs in kind}) == 1
         differ = f"; {_counted(others, 'other environment')} may differ by some tens of percent" * (others > 0)
-        less = "; other ratios in proportion, an upper bound without trust region or priorities" * (not alike)
+        less = "; other ratios in proportion, the trust region and priorities as there" * (not alike)
         rates.append(f"rates: {methods}: measured now {together}: {what}{less}{differ}")
     left = pd.DataFrame(
         {"method": cell.method, "env": cell.env, "total": cell.total_steps, **rest.get(cell.name, Rest())._asdict()}

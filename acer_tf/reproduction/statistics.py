@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
         return 0 if self.p > _LEVEL else int(self.estimate.low > self.even) - int(self.estimate.high < self.even)
 
     def __str__(self) -> str:
-        even = "" if self.even == (0.0 if self.what else 0.5) else f" (even: {self.even:g})"
+        even = "" if self.even == (0.0 if self.what else 0.5) else f" (no difference: {self.even:g})"
         p = "" if np.isnan(self.p) else f", p {_shown(self.p)}"
         return "" if np.isnan(self.estimate.value) else f"{self.what} {self.estimate}{p}{even}".lstrip()
 

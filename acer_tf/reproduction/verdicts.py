@@ -22,8 +22,8 @@ from acer_tf.settings.record import DEFAULTS, idle, jsonable
 
 RULE = (
     "A comparison is the probability of improvement: that a run of one method beats one of the other at equal steps "
-    "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes no "
-    "difference and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
+    "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes "
+    "that value and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
     "not corrected for the number of comparisons). A mean gap to a published curve has the exact test of its signs "
     "instead. A comparison of another kind has no such test; the interval of a difference of two gains is too narrow "
     "(without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",

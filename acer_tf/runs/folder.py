@@ -120,8 +120,8 @@ def known_run(run_dir: Path) -> RunRecord | None:
         for name in _POLICIES:
             if is_taken(Path(os.path.realpath(run_dir / name))):
                 raise RunFolderError(
-                    f"--run_dir={run_dir} has a {name} that is not a policy (no {POLICY_METADATA} of one), and would "
-                    "not be replaced at the end: move it away, or choose another folder"
+                    f"--run_dir={run_dir} has a {name} that is not a policy (it has no policy's {POLICY_METADATA}), "
+                    "and would not be replaced at the end: move it away, or choose another folder"
                 )
         record = record_in(run_dir)
         remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]

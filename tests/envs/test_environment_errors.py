@@ -61,6 +61,8 @@ def test_a_name_near_nothing(asked):
         ("own_world:Corridor-v3", "no module own_world,"),
         ("own_worlds.py:Corridor-v3", "among the installed packages: its name has no .py"),
         ("own_worlds.more.worlds:Corridor-v3", "no module own_worlds.more.worlds,"),
+        ("./own_worlds:Corridor-v3", "no module ./own_worlds,"),
+        ("needy.worlds:Corridor-v3", "it needs a package that is not installed: No module named 'qqqqqq'"),
         ("Qqqqqq-v3", "module:Id-v0"),
     ],
 )
@@ -70,6 +72,8 @@ def test_a_mistake_in_the_name_of_one_s_own_environment(asked, message, tmp_path
     monkeypatch.delitem(sys.modules, "own_worlds", raising=False)
     text = "import gymnasium\ngymnasium.register('Corridor-v3', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
     (tmp_path / "own_worlds.py").write_text(text)
+    (tmp_path / "needy").mkdir()
+    (tmp_path / "needy" / "__init__.py").write_text("import qqqqqq\n")
     monkeypatch.syspath_prepend(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -283,6 +283,11 @@ def test_a_policy_of_another_environment_is_refused_for_what_it_sees() -> None:
         run(FakePolicy("Any-v0"), env="atari/Pong")
 
 
+def test_an_atari_policy_that_lost_its_preset_is_damaged() -> None:
+    with pytest.raises(PolicyError, match="^the policy's atari_preset_values are not those of an Atari preset"):
+        run(FakePolicy("atari/Pong"))
+
+
 def test_processes_for_what_threads_step_are_refused_as_they_were_asked_for() -> None:
     policy = FakePolicy("atari/Pong", preset=ATARI_PRESETS["acer2016"])
     with pytest.raises(InvalidEnvironment, match="^--env_workers=5: atari/Pong is stepped by threads of one process$"):

@@ -181,7 +181,7 @@ def test_cells_of_one_kind_share_a_measurement_of_the_one_that_does_most(tmp_pat
         "measuring 1 of 2: ACER, replay 2; learning rate; ACER, replay 4; Trust-A3C; A3C; by rank"
     )
     assert said[0].endswith(f": {what} ...")
-    assert f"measured now in one process: {what}; other ratios in proportion, an upper bound" in line(
+    assert f"measured now in one process: {what}; other ratios in proportion, the trust region" in line(
         lines, "rates: ACER, replay 2"
     )
 

@@ -144,7 +144,7 @@ def test_the_critic_is_the_one_that_is_asked_for(dueling, critic):
 
 
 @pytest.mark.training
-def test_every_ablation_trains(tmp_path):
+def test_all_ablations_train_together(tmp_path):
     flags = {"dueling": False, "importance_truncation": np.inf, "retrace": False, "trust_region_delta": np.inf}
     paths = set()
 

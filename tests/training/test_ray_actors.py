@@ -89,7 +89,7 @@ def both(
 def test_actors_on_ray_collect_what_they_would_in_one_process(task: str, tmp_path: Path, cluster: Cluster):
     values, env = TASKS[task]
     interrupt = 200 if "recurrent" in task else 0  # the most of state
-    actors = 2 if "recurrent" in task or "priority" in task else 1  # how their rows are joined does not depend on rows
+    actors = 2 if "recurrent" in task or "priority" in task else 1  # what is in rows does not matter for joining them
     here, there = both({**SMALL, **values}, tmp_path, cluster.address, actors, interrupt, env=env)
     assert here == there
     assert int(here[-1]["replay_updates"]) > 5

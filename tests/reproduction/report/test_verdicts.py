@@ -18,7 +18,7 @@ from acer_tf.errors import EvidenceError
 from acer_tf.figures import figure3_continuous, figure5_sensitivity
 from acer_tf.figures.openai_baselines import published_curve
 from acer_tf.reproduction import statistics
-from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.cells import Cell, State
 from acer_tf.reproduction.cliffwalk import Result, write_results
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
@@ -558,6 +558,32 @@ def test_of_each_seed_the_longest_run_counts(tmp_path: Path) -> None:
     # That of seed 1 ends before the published mean has made a third of its rise.
     assert found["ours"] == "1.0, 1.0 (means over steps 2.73–4.00M, 2.63–4.00M)"
     assert found["hours"] == f"{6_000 / 3600:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("states", "seeds"),
+    [
+        ({0: "finished", 1: "interrupted"}, 1),  # one under way is left out where another has ended
+        ({0: "finished", 1: "failed"}, 2),  # as a method is not to be judged by the seeds in which it did not
+        ({0: "interrupted", 1: "interrupted"}, 2),
+    ],
+)
+def test_seeds_under_way_are_left_out_where_others_have_ended(
+    states: dict[int, State], seeds: int, tmp_path: Path
+) -> None:
+    def leave(folder: str, seed: int, steps: int, state: State) -> Cell:
+        settings = make_settings(env="atari/Pong", preset="baselines", seed=seed, total_steps=steps)
+        name = f"run{seed}"
+        run = write_run(tmp_path / folder / "runs" / name, settings_document(settings), [1.0] * 10)
+        return dataclasses.replace(describe(run, name, "ACER"), state=state)
+
+    cells = [leave("atari_pong", seed, 4_000_000, state) for seed, state in states.items()]
+    write_evidence(tmp_path / "atari_pong", Evidence("curves", "", (), "command", tuple(cells)))
+    # A longer run of seed 0 is under way; the one that has ended counts.
+    longer = dataclasses.replace(leave("openai_baselines", 0, 6_000_000, "interrupted"), method="baselines")
+    write_evidence(tmp_path / "openai_baselines", Evidence("openai_baselines", "", (), "command", (longer,)))
+    share = row(tmp_path, "OpenAI baselines, Pong", "faster")["share"]
+    assert share == f"{seeds}/6 seeds, {'4.0–6.0' if states[0] == 'interrupted' else '4.0'}M of 10M steps"
 
 
 def test_coverage_counts_runs_of_the_whole(tmp_path: Path) -> None:

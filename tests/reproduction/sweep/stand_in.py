@@ -49,6 +49,7 @@ with (run_dir / "progress.csv").open("a") as progress:
         if seed == options.die and not begun and steps == 50:
             os.kill(os.getpid(), signal.SIGKILL)
         if stopped:
+            print(f"stopped at {steps}", file=sys.stderr)
             sys.exit(143)
         end = time.monotonic() + options.row_seconds
         while not stopped and time.monotonic() < end:

@@ -43,6 +43,7 @@ def cluster(head):
     yield head
     for node in list(head.worker_nodes):
         head.remove_node(node)
+    head.wait_for_nodes()
 
 
 def launcher_of(cluster):

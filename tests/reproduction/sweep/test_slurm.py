@@ -173,12 +173,15 @@ def test_the_tasks_of_a_sweep_that_was_killed_make_way_for_those_of_the_next(clu
         wait_until(lambda: process.poll() is not None or list(folder.glob("cells/*/run/steps")), 600)
         process.kill()
     (old,) = queued()  # it goes on
+    (saved,) = folder.glob("cells/*/run/steps")
+    assert saved.read_text() == "10"
     monkeypatch.setattr(sweep_flags, "PROGRAM", (sys.executable, STAND_IN))
     assert main(["tiny", *flags]) == 0
     assert old not in queued()
     (path,) = (folder / "cells").iterdir()
     assert [a.get("kind") for a in json.loads((path / "attempts.json").read_text())["attempts"]] == [None, "ended"]
     assert rows_of_stand_in(path) == list(range(10, 101, 10))
+    assert "stopped at 20" in (path / "logs" / "attempt-1.err").read_text(), "by SIGTERM, not by SIGKILL"
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,13 @@ flag = cli.definers(FLAGS)
 sweep_flags.define(FLAGS, "tiny")
 flag.integer("seeds", 2, "runs")
 flag.integer("total_steps", 2000, "steps of each")
-flag.string("env", "CartPole-v1", "environment of each")
 
 
 @cli.command
 def main(argv):
     cli.parse(FLAGS, argv, __doc__)
-    given = {"env": FLAGS.env, "total_steps": FLAGS.total_steps}
-    cells = [Cell.asked("ACER", small_settings(seed=seed, **given)) for seed in range(FLAGS.seeds)]
+    steps = FLAGS.total_steps
+    cells = [Cell.asked("ACER", small_settings(seed=seed, total_steps=steps)) for seed in range(FLAGS.seeds)]
     return sweep_flags.run(FLAGS, "tiny", cells)[0]
 
 
