@@ -40,9 +40,10 @@ for _name, _value in {
 _XLA = os.environ["ACER_TF_XLA"]  # of tests without a mark
 
 
-# A shell that starts the tests in the background makes them ignore Ctrl-C, which some of them send.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that starts the tests in the background makes them ignore these, which some of them send.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 # Seconds that each file takes: a long file that one worker begins last leaves the others without work.
