@@ -75,7 +75,7 @@ def queued():
 
 def test_a_cell_at_its_time_limit_is_requeued_from_a_checkpoint_and_all_finish_without_a_gap(cluster, tmp_path, capsys):
     slow = Cell.asked("ACER", small_settings(env=SLOW, total_steps=2000))
-    fast = Cell.asked("ACER", small_settings(total_steps=100))
+    fast = Cell.asked("ACER", small_settings(total_steps=200))
     folder = tmp_path / "sweep"
 
     def shorten():
