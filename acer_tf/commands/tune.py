@@ -148,6 +148,7 @@ def _training(settings: Settings) -> str:
 
 
 def _require_own(known: Evidence | None, searched: Mapping[str, Any], output: Path) -> None:
+    """Raises EvidenceError if `output` holds the evidence of another search."""
     if known is not None and known.options != searched:
         raise EvidenceError(f"--output={output} holds the evidence of another search: choose another")
 

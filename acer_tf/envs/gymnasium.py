@@ -102,14 +102,14 @@ def make_gymnasium(
                 elif np.ndim(trial.render()) != 3:  # type: ignore[arg-type]
                     raise InvalidEnvironment(f"{env_id} cannot be rendered as rgb_array")
         if not isinstance(trial.metadata, dict):
-            raise InvalidEnvironment(f"{env_id}: its metadata is {trial.metadata!r:.100}, and must be a dict")
+            raise InvalidEnvironment(f"{env_id}: its metadata must be a dict, not {trial.metadata!r:.100}")
         # Gymnasium's simulations declare so how often they step in a second.
         rate: Any = trial.metadata.get("render_fps")
         limited = _limited(trial)
     if workers > 1 and not render:
         from acer_tf.envs.workers import WorkersVector
 
-        # A process that imports the id's module registers it there.
+        # An id with a module needs none: each process imports the module, which registers the environment.
         known = gymnasium.registry.get(registered) if factory is None and ":" not in registered else None
         share = _Share(env_id, make_one, num_envs // workers, mask_of, known)
         vector: Any = WorkersVector(env_id, share, *spaces, workers, num_envs // workers)

@@ -78,7 +78,7 @@ def valid_actions(
 
 
 def _of_all(given: Any, nested_sizes: Any) -> np.ndarray | None:
-    """The mask [A] of all combinations of entries of these sizes; None if what is given is none."""
+    """The mask [A] of the joint actions, whose entries have these sizes; None if `given` is not a mask."""
     mask, entries = as_array(given), [*_entries(given, np.ndim(nested_sizes))]
     sizes = np.ravel(nested_sizes).tolist()
     if isinstance(given, tuple) and len(entries) == len(sizes):

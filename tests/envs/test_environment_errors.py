@@ -415,7 +415,7 @@ def test_metadata_that_are_none_are_refused():
     class Bare(Blank):
         metadata = None
 
-    assert refused("mine", factory=Bare) == "mine: its metadata is None, and must be a dict"
+    assert refused("mine", factory=Bare) == "mine: its metadata must be a dict, not None"
 
 
 def test_an_environment_that_takes_no_render_mode():
