@@ -34,7 +34,7 @@ def state_value(q: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
 
 
 def importance_weight(density: tf.Tensor, behaviour_density: tf.Tensor) -> tf.Tensor:
-    """[...] ρ = f(a|φ(x)) / μ(a|x) ≥ 0  (§2), from both [...]; a μ that underflowed to 0 gives a large but finite ρ."""
+    """[...] ρ = f(a|φ(x)) / μ(a|x) ≥ 0  (§3), from both [...]; a μ that underflowed to 0 gives a large but finite ρ."""
     _require_same_shape(density=density, behaviour_density=behaviour_density)
     return density / tf.maximum(behaviour_density, _TINY)
 

@@ -36,14 +36,14 @@ class UnmaskedRows:
     """
 
     def __init__(self, mask: tf.Tensor, reduction: str, weight: tf.Tensor | None = None) -> None:
-        self.mask = mask
+        self._mask = mask
         self._count = tf.maximum(tf.reduce_sum(tf.cast(mask, tf.float32)), 1.0)
         share = 1.0 / (self._count if reduction == "mean" else tf.cast(tf.shape(mask)[0], tf.float32))
         self._weight = share * (tf.ones_like(mask[:, 0], tf.float32) if weight is None else weight)
 
     def only(self, x: tf.Tensor) -> tf.Tensor:
         """`x` [B, T] or [B, T, D], with masked rows replaced by zeros."""
-        mask = self.mask if x.shape.rank == 2 else self.mask[..., None]
+        mask = self._mask if x.shape.rank == 2 else self._mask[..., None]
         return tf.where(mask, x, tf.zeros_like(x))
 
     def weighted(self, x: tf.Tensor) -> tf.Tensor:
@@ -56,7 +56,7 @@ class UnmaskedRows:
 
     def mean_of_each(self, x: tf.Tensor) -> tf.Tensor:
         """[B] mean over the unmasked rows of each trajectory; 0 if all are masked."""
-        count = tf.maximum(tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=1), 1.0)
+        count = tf.maximum(tf.reduce_sum(tf.cast(self._mask, tf.float32), axis=1), 1.0)
         return tf.reduce_sum(self.only(x), axis=1) / count
 
     def max(self, x: tf.Tensor) -> tf.Tensor:

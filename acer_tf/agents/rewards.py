@@ -1,4 +1,4 @@
-"""Normalization of rewards by the spread of returns, as in OpenAI baselines' VecNormalize; for the learner alone."""
+"""Normalization of rewards by the spread of returns, for the learner alone: baselines' VecNormalize, unclipped."""
 
 import keras
 import numpy as np

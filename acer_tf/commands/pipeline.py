@@ -42,7 +42,8 @@ def define(figure: Figure) -> flags.FlagValues:
     sets = f" and sets ({', '.join(GAME_SETS)})" if figure.family == "atari" else ""
     flag.list(tasks, [], f"only these: names{sets}; all of them without it")
     flag.list("agents", [], f"only these of {', '.join(figure.methods)}")
-    flag.integer("seeds", figure.seeds, "runs of each agent and task", 1, 1000)
+    if not figure.searches:
+        flag.integer("seeds", figure.seeds, "runs of each agent and task", 1, 1000)
     flag.integer("total_steps", None, "agent steps of every run, instead of those of a whole run", 1)
     flag.multi_string("setting", [], "NAME=VALUE: a setting, of those in run.json, of every run; may be repeated")
     flag.bool("skip_recorded", False, "run only the cells that have no finished record in --output")
@@ -64,9 +65,8 @@ def run(argv: list[str]) -> int:
     cli.parse(values, argv, "\n\n".join([figure.doc, *figure.text, cost]) + "\n")
     sweep_flags.require(values)
     _require_plan(values)
-    figure = figure.chosen(figure, values)
     output, sweep_dir = Path(values.output), Path(values.sweep_dir)
-    asked = figure.keep(_cells(values, figure))
+    asked = figure.keep(_cells(values, figure), values)
     known = own_evidence(output, figure.name)
     cells = _not_recorded(asked, known, output) if values.skip_recorded else asked
     if values.plan:
@@ -105,11 +105,8 @@ def _report(figure: Figure, found: list[Cell], output: Path, known: Evidence | N
     methods, envs = list(figure.methods), [*figure.envs, *(cell.env for cell in found)]
     found.sort(key=lambda cell: (methods.index(cell.method), cell.draw or 0, envs.index(cell.env), cell.seed))
     commands = "\n".join(dict.fromkeys([*(known.command.splitlines() if known else ()), *command.splitlines()]))
-    labels, options = {key: method.label for key, method in figure.methods.items()}, dict(figure.options)
-    for name, value in known.options.items() if known else ():
-        if isinstance(options.get(name), int) and isinstance(value, int):  # draws: the fewest that a call had
-            options[name] = min(value, options[name])
-    evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels, options)
+    labels = {key: method.label for key, method in figure.methods.items()}
+    evidence = Evidence(figure.name, figure.title, figure.text, commands, tuple(found), labels)
     assert figure.report is not None
     report = figure.report(RecordedRuns(figure.methods, found, output))
     write_report(evidence, report, output)
@@ -137,7 +134,7 @@ def _cells(values: flags.FlagValues, figure: Figure) -> list[Cell]:
     methods = {name: figure.methods[name] for name in values.agents or figure.methods}
     over = cli.named_once("setting", map(_setting, values.setting))
     envs = _envs(values[_tasks_flag(figure)].value or [], figure)
-    cells = make_cells(methods, envs, values.seeds, total_steps=values.total_steps, **over)
+    cells = make_cells(methods, envs, values.seeds if "seeds" in values else 1, total_steps=values.total_steps, **over)
     if not cells:
         raise SettingsError("no cells: none of --agents is run in any of these tasks")
     if over:

@@ -12,11 +12,10 @@ import matplotlib
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
-from acer_tf.figures.figure3_continuous import DRAWS, searches
-from acer_tf.figures.figure3_continuous import METHODS as FIGURE3_METHODS
+from acer_tf.figures import figure3_continuous, figure3_draws
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
 from acer_tf.reproduction.curves import RecordedRuns, final_return, reached
-from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method, figures
+from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
 from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
 from acer_tf.reproduction.statistics import compare
@@ -27,7 +26,7 @@ _AGENT = "acer_continuous"
 
 def drawn_methods() -> dict[str, Method]:
     """Continuous ACER at the learning rates and δ that the paper drew, each in the tasks shown."""
-    whole = FIGURE3_METHODS["acer_continuous"]
+    whole = figure3_continuous.METHODS[_AGENT]
     tasks: dict[tuple[float, float], dict[str, int]] = {}
     for env in TASKS:
         for point in published_search(env):
@@ -119,8 +118,8 @@ def nearest(env: str, settings: Mapping[str, Any]) -> SearchPoint:
 
 def read_draws(figure: Figure, folder: Path) -> Judged | None:
     """The draws of Figure 3's protocol: the same search, at other settings than those that the paper shows."""
-    design = dataclasses.replace(figure, methods={_AGENT: searches(DRAWS)[_AGENT]}, seeds=1)
-    return own_design(figures()["figure3_continuous"], folder, design)
+    design = dataclasses.replace(figure, methods={_AGENT: figure3_draws.METHODS[_AGENT]}, seeds=1)
+    return own_design(figure3_draws.FIGURE, folder, design)
 
 
 _SOURCE, _GOOD = "ACER, Figures 5 and 6", "which learning rates and δ are good"
@@ -140,6 +139,6 @@ FIGURE = Figure(
     report=report,
     claims=(
         Claim(_GOOD, settings_matter, own_design),
-        Claim(_GOOD, settings_matter, read_draws, f"{_SOURCE}, own draws", "figure3_draws"),
+        Claim(_GOOD, settings_matter, read_draws, f"{_SOURCE}, own draws", figure3_draws.FIGURE.name),
     ),
 )

@@ -30,7 +30,9 @@ class Network(PolicyNetwork):
         architecture: a name of `torsos.TORSOS`, or "module:NAME" for a user's torso.
         initialization: "orthogonal": gain √2 in the torso, 0.01 policy head, 1 Q head, zero biases (OpenAI baselines);
             "fan_in": weights and biases uniform in ±1/√fan_in, Torch's default (A3C's).
-        precision: dtype of the torso's matrix products; heads and softmax are float32 ("tf32": all products on a GPU).
+        precision: dtype of the matrix products of the torso (and of the continuous critic's hidden layers); heads and
+            softmax are float32 ("tf32": all products on a GPU).
+        lstm_units: units of an LSTM between torso and heads; 0 for none.
         policy: "softmax" of a separate head, or "epsilon_greedy" in Q (`exploration` holds ε).
         evaluation_epsilon: ε of the exported policy, if it is ε-greedy.
         dense: the dense layers of the torsos "mlp" and "combined", or of a user's.

@@ -105,7 +105,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
 @registered
 class RunningNormalization(keras.layers.Layer):
-    """(x − mean) / standard deviation over all vectors seen so far, clipped to ±10; at first the identity.
+    """(x − mean) / standard deviation over all vectors seen so far, clipped to ±10; at first mean 0 and variance 1.
 
     The online and the average network share one layer, so that both read the same input.
     """

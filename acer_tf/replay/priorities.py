@@ -40,7 +40,7 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
 
 
 def annealed(start: float, end: float, fraction: float) -> float:
-    """A value after a fraction of training, in [0, 1]: linear from `start` to `end`, as β and α are  (§3.4)."""
+    """A value after a fraction of training, in [0, 1]: linear from `start` to `end`, as β is (§3.4)."""
     return (1.0 - fraction) * start + fraction * end
 
 

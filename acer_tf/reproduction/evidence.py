@@ -44,7 +44,7 @@ class Evidence:
     command: str  # the command lines that made it
     cells: tuple[Cell, ...] = ()  # finished or not
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)  # for people, by method
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # draws; what a search tried
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what a search tried, what `curves` shows
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)  # captions by file name
     diagnostic: bool = False  # whether it is about this implementation, and no result; the page shows it last

@@ -100,10 +100,7 @@ class Figure:
     report: Callable[[Any], Any] | None = None  # a `Report` of the `RecordedRuns` so far
     published: Callable[[str], Sequence[PublishedCurve]] = published_curves  # the published curves of one of its tasks
     flags: Callable[[FlagValues], None] = lambda values: None  # defines flags of this figure alone
-    # The figure that the flags describe; raises SettingsError for what they cannot mean.
-    chosen: Callable[["Figure", FlagValues], "Figure"] = lambda figure, values: figure
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what `chosen` decided, for experiment.json
-    keep: Callable[[list[Cell]], list[Cell]] = list  # which of the cells that the flags describe are run
+    keep: Callable[[list[Cell], FlagValues], list[Cell]] = lambda cells, values: cells  # the cells that these choose
     kind: str = PAPERS_OWN  # of its claims: one of KINDS
 
     @property
@@ -120,6 +117,11 @@ class Figure:
     def family(self) -> str:
         """The family of its tasks; figures of one family share a sweep's folder, and with it their common cells."""
         return split_id(self.envs[0])[0]
+
+    @property
+    def searches(self) -> bool:
+        """Whether its runs are draws of a search, each with a seed of its own."""
+        return any(method.draws for method in self.methods.values())
 
     @functools.cached_property
     def whole(self) -> Mapping[tuple[str, int | None, str, int], Cell]:

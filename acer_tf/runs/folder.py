@@ -180,9 +180,17 @@ def changes_in(record: RunRecord, settings: Settings, env_function: str | None) 
     ]
     if (made := record.document.get("env_function")) != env_function:
         changes.append(f"the environment is made by {env_function} instead of {made}")
-    if old["total_steps"] < new["total_steps"] and settings.replay_priority != "uniform":
-        changes.append("the exponents of priorities now change until the new end")
+    if old["total_steps"] < new["total_steps"] and (moving := ", ".join(_until_the_end(settings))):
+        changes.append(f"what changes until the end of a run now changes until the new one: {moving}")
     return changes
+
+
+def _until_the_end(settings: Settings) -> list[str]:
+    """The settings whose values change until the end of a run."""
+    found = [name for name in ("learning_rate", "entropy_weight") if getattr(settings, f"{name}_final") is not None]
+    if settings.replay_priority != "uniform":
+        found += ["priority_exponent", "importance_exponent"]
+    return found
 
 
 def may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:

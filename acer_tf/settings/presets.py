@@ -74,7 +74,7 @@ PRESETS: dict[str, dict[str, Any]] = dict(
     ),
     ddqn_tuned=_DQN,
     ddqn_rank=_DQN | _QUARTER | dict(
-        replay_priority="rank", priority_exponent=0.7, priority_exponent_final=0.7, importance_exponent=0.5
+        replay_priority="rank", priority_exponent=0.7, importance_exponent=0.5
     ),
     ddqn_proportional=_DQN | _QUARTER | dict(replay_priority="proportional", priority_epsilon=0.01),
     minatar_dqn=_DQN_SHORT | dict(

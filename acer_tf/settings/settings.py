@@ -416,8 +416,8 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
         preset = usual_preset(str(given["env"]), agent)
     _require("preset", preset)
     chosen = {**PRESETS[preset], **rule_of(agent).fixed, **given, "preset": preset}
-    if "priority_exponent" in given:  # whose default is not None as those of other final values, for records have it
-        chosen.setdefault("priority_exponent_final", given["priority_exponent"])
+    if "priority_exponent" in chosen:  # whose default is not None as those of other final values, for records have it
+        chosen.setdefault("priority_exponent_final", chosen["priority_exponent"])
     try:
         return Settings(**chosen)
     except SettingsError as error:

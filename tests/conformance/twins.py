@@ -118,7 +118,7 @@ def _beyond(rho: D, c: D) -> D:
     return D(0) if rho <= c else 1 - c / rho
 
 
-@twin(ACER + "§2")
+@twin(ACER + "§3")
 def importance_weights(x: Any) -> Any:
     return _ratios(x)
 
@@ -140,7 +140,7 @@ def bias_correction(x: Any) -> Any:
     return [_beyond(rho, x.c) * (q - x.value) for rho, q in zip(_ratios(x), x.q, strict=True)]
 
 
-@twin(ACER + "§3.3 and appendix C: H = −Σ_a f(a) log f(a)")
+@twin("by definition, H = −Σ_a f(a) log f(a); ACER's bonus (§4) is without a formula")
 def entropy(x: Any) -> Any:
     return -sum(f * f.ln() for f in x.probabilities if f)
 
@@ -300,7 +300,10 @@ def replay_weights_of_memory(x: Any) -> Any:
     return [_power(x.size * p, -x.beta) / largest for p in x.probabilities]
 
 
-@twin(PER + "Algorithm 1, lines 6 and 12, in a ring; new items get the largest priority so far, at first 1")
+@twin(
+    PER + "Algorithm 1, lines 6 and 12, in a ring, with ε (§3.3); new items get the largest priority so far, at first "
+    "1, of all items that there were, as in DQN Zoo (Algorithm 1 leaves that open)"
+)
 def ring_probabilities(x: Any) -> Any:
     priorities: dict[int, D] = {}
     largest, added = D(1), 0

@@ -446,6 +446,9 @@ def test_an_exponent_of_priorities_changes_only_if_its_end_is_given():
     assert make_settings(given, priority_exponent_final=0.3).priority_exponent_final == 0.3
     ends = make_settings(env="CartPole-v1", agent="dqn", preset="dqn_rank", priority_exponent=0.9)
     assert ends.priority_exponent_final == 0.0, "the preset's"
+    constant = {"env": "CartPole-v1", "agent": "dqn", "preset": "ddqn_rank"}
+    assert make_settings(constant).priority_exponent_final == 0.7
+    assert make_settings(constant, priority_exponent=0.5).priority_exponent_final == 0.5
     assert make_settings(env="CartPole-v1", replay_priority="proportional").priority_exponent_final == 0.6
 
 

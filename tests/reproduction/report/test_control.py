@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from acer_tf.figures import figure3_continuous, figure4_ablation, figure5_sensitivity, table_control
+from acer_tf.figures import figure3_continuous, figure3_draws, figure4_ablation, figure5_sensitivity, table_control
 from acer_tf.reproduction.figure import make_cells
 from acer_tf.reproduction.published import published_ablations, published_curves, published_search
 from tests.reproduction.report.synthetic import outcome, row_of
@@ -119,20 +119,21 @@ def test_figure5_lays_each_setting_beside_the_papers_and_gives_the_rank_correlat
 
 
 def test_the_best_draws_are_those_where_the_shortest_ends_and_are_averaged_apart(tmp_path):
-    methods = {"tis": figure3_continuous.searches(3)["tis"]}
+    methods = {"tis": figure3_draws.searches(7)["tis"]}
     env = "control/reacher3"
     cells = make_cells(methods, (env,), 1, total_steps=1_000_000)
-    values = {0: [10.0] * 10, 1: [4.0] * 10, 2: [8.0] * 5 + [99.0] * 5}
+    values = dict(enumerate([[value] * 10 for value in (10.0, 4.0, 8.0, 1.0, 6.0, 2.0, 5.0)]))
+    values[2][5:] = [99.0] * 5
     made = outcome(tmp_path, methods, cells, lambda cell: values[cell.seed])
     made.runs("tis", env)[0] = made.runs("tis", env)[0].until(500_000)
-    report = figure3_continuous.draws_report(made, methods, 2)
+    report = figure3_draws.report(made)
     (legend,) = report.figures["figure"].figure.legends
-    assert "TIS (2 draws)" in [text.get_text() for text in legend.get_texts()]
+    assert "TIS (5 draws)" in [text.get_text() for text in legend.get_texts()]
     tables = report.tables
-    assert [row[1] for row in tables["draws"].rows] == ["TIS, draw 0", "TIS, draw 2", "TIS, draw 1"]
+    assert [row[1] for row in tables["draws"].rows] == [f"TIS, draw {draw}" for draw in (0, 2, 4, 6, 1, 5, 3)]
     row = row_of(tables["table"], env, "TIS")
-    assert (row["draws finished"], row["steps"]) == ("3 of 3", "500,000")
-    assert (row["best 2"], row["all"]) == ("9.00 ± 1.41", "7.33")
+    assert (row["draws finished"], row["steps"]) == ("7 of 7", "500,000")
+    assert (row["best 5"], row["all"]) == ("6.60 ± 2.41", "5.14")
 
 
 def test_the_table_of_control_is_at_the_steps_of_the_shortest_run(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from acer_tf.errors import EvidenceError
-from acer_tf.figures import figure3_continuous, figure4_ablation
+from acer_tf.figures import figure3_draws, figure4_ablation
 from acer_tf.reproduction.curves import RunCurve
 from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.figure import figures, make_cells
@@ -392,10 +392,10 @@ def test_the_published_curves_are_those_of_the_figure(tmp_path):
 
 
 def test_the_draws_of_a_search_are_one_curve_with_their_range(tmp_path):
-    methods = {"tis": figure3_continuous.searches(3)["tis"]}
+    methods = {"tis": figure3_draws.searches(3)["tis"]}
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=2_000_000)
     made = outcome(tmp_path / "x", methods, cells, lambda cell: [float(cell.seed)] * 10)
-    write_evidence(tmp_path / "x", Evidence("figure3_continuous", "T", (), "c", made.cells, {"tis": "TIS"}))
+    write_evidence(tmp_path / "x", Evidence("figure3_draws", "T", (), "c", made.cells, {"tis": "TIS"}))
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', write_page(tmp_path).read_text(), re.DOTALL)
     curves = {curve["label"]: curve for curve in json.loads(data)["control/reacher3"]}
     ours = curves["TIS"]

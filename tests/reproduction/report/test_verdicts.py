@@ -15,7 +15,7 @@ import pytest
 
 from acer_tf.commands.verdicts import main, page
 from acer_tf.errors import EvidenceError
-from acer_tf.figures import figure3_continuous, figure5_sensitivity
+from acer_tf.figures import figure3_draws, figure5_sensitivity
 from acer_tf.figures.openai_baselines import published_curve
 from acer_tf.reproduction import statistics
 from acer_tf.reproduction.cells import Cell, State
@@ -233,14 +233,14 @@ def test_settings_are_ranked_within_their_task(tmp_path: Path, sign: int, word: 
 
 
 def test_the_draws_of_figure_3_are_judged_by_the_settings_next_to_theirs(tmp_path: Path) -> None:
-    methods = {"acer_continuous": figure3_continuous.searches(30)["acer_continuous"]}
+    methods = {"acer_continuous": figure3_draws.METHODS["acer_continuous"]}
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=1_000_000)
 
     def value(cell: Cell) -> list[float]:
         return [figure5_sensitivity.nearest("control/reacher3", cell.settings).score] * 10
 
     made = outcome(tmp_path / "figure3_draws", methods, cells, value)
-    write_evidence(tmp_path / "figure3_draws", Evidence("figure3_continuous", "", (), "", made.cells))
+    write_evidence(tmp_path / "figure3_draws", Evidence("figure3_draws", "", (), "", made.cells))
     found = row(tmp_path, "ACER, Figures 5 and 6, own draws", "")
     assert found["verdict"] == "supported" and found["weakest comparison"].startswith("rank correlation 1.00 [")
     assert found["share"] == "1/6 rebuilt tasks, 1/1 methods, 30/30 draws, 11 % of steps"
@@ -391,8 +391,7 @@ ORDER = ("acer_continuous", "trust_tis", "trust_a3c", "tis", "a3c")  # the paper
     ),
 )
 def test_the_order_over_draws(tmp_path: Path, change: dict[str, float | None], word: str) -> None:
-    experiment = figures()["figure3_continuous"]
-    methods = figure3_continuous.searches(30)
+    methods = figure3_draws.METHODS
     base = {name: 5.0 - place for place, name in enumerate(ORDER)} | change
     cells = make_cells(methods, ("control/reacher3",), 1, total_steps=1_800_000)
 
@@ -403,7 +402,7 @@ def test_the_order_over_draws(tmp_path: Path, change: dict[str, float | None], w
 
     folder = tmp_path / "figure3_draws"
     made = outcome(folder, methods, cells, value)
-    write_evidence(folder, Evidence(experiment.name, "", (), "", made.cells, options={"draws": 30}))
+    write_evidence(folder, Evidence("figure3_draws", "", (), "", made.cells))
     found = row(tmp_path, "ACER, Figure 3, its protocol", "order")
     assert found["verdict"].startswith(word)
     if not change:

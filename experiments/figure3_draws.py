@@ -1,0 +1,3 @@
+from acer_tf.__main__ import script
+
+script(__file__)
