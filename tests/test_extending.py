@@ -1,4 +1,4 @@
-"""docs/extending.md: its files, commands and examples work in an empty folder."""
+"""The pages on what is one's own: their files, commands and examples work in an empty folder."""
 
 import csv
 import importlib.util
@@ -15,11 +15,10 @@ import tensorflow as tf
 from acer_tf import envs
 from acer_tf.errors import InvalidEnvironment
 from tests.processes import answers_of
+from tests.test_readme import EXAMPLES, TEXT
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(
-    r"```(\w+)\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8"), flags=re.DOTALL
-)
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", "".join(TEXT[page] for page in EXAMPLES), flags=re.DOTALL)
 FILES = {code.splitlines()[0].removeprefix("# "): code for kind, code in BLOCKS if code.startswith("# my_")}
 
 
@@ -69,7 +68,7 @@ def test_an_example_runs(code, inside):
 
 
 def commands():
-    """Those of the page; of a search, whose runs are processes of their own, one trial, and a shorter evaluated run."""
+    """Those of the pages; of a search, whose runs are processes, one trial, and a shorter evaluated run."""
     lines = "\n".join(code for kind, code in BLOCKS if kind == "sh").replace("\\\n", " ")
     for whole, part in (("--trials=2", "--trials=1"), ("--total_steps=20_000", "--total_steps=4_000")):
         assert whole in lines
@@ -81,7 +80,7 @@ def commands():
 def test_the_commands_run_one_after_another(folder):
     assert len(commands()) >= 5
     assert all(command[:3] == ["python", "-m", "acer_tf"] for command in commands())
-    # XLA must be able to compile what the page adds to a network or an update; the others are faster without it.
+    # XLA must be able to compile what the pages add to a network or an update; the others are faster without it.
     compiled = re.compile(r"=my_(networks|residual|continuous|rules|optimizers):|=my_changes:(SmallQ|TrustInLogits)")
     for xla in ("0", "1"):
         chosen = [command[3:] for command in commands() if bool(compiled.search(" ".join(command))) == (xla == "1")]

@@ -24,9 +24,12 @@ OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.ladder", "benchmarks.peers"
 COMMENTED_PRINT = re.compile(r"\bprint\(.*\)  # (.*)")
 
 
-# The examples of docs/extending.md are files, which test_extending.py runs.
+# Of one's own: files that test_extending.py runs in one folder, in this order, since one uses another's.
+EXAMPLES = ("docs/environments.md", "docs/extending.md", "docs/training.md")
+
+
 @pytest.mark.training
-@pytest.mark.parametrize("page", [p for p, text in TEXT.items() if "```python" in text and p != "docs/extending.md"])
+@pytest.mark.parametrize("page", [p for p, text in TEXT.items() if "```python" in text and p not in EXAMPLES])
 def test_python_examples_run_in_order_with_the_results_at_hand(page, tmp_path, monkeypatch):
     """And print the numbers that comments beside their prints have, rounded as there."""
     (tmp_path / "results").symlink_to(ROOT / "results")

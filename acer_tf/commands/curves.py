@@ -25,16 +25,9 @@ import numpy as np
 from acer_tf.commands import cli
 from acer_tf.errors import CurveError, EvidenceError
 from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.collecting import copy_records, describe
 from acer_tf.reproduction.curves import RunCurve, equally_long, hours_per_run, last_return, read_run, return_at
-from acer_tf.reproduction.evidence import (
-    Evidence,
-    changing,
-    copy_records,
-    describe,
-    file_name,
-    own_evidence,
-    require_folder,
-)
+from acer_tf.reproduction.evidence import Evidence, changing, file_name, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS
 from acer_tf.reproduction.logs import Reading, is_log, named, protocol_of, write_record
 from acer_tf.reproduction.published import PublishedCurve, published_curves

@@ -14,17 +14,9 @@ from acer_tf.envs import split_id
 from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.collecting import collect, has_begun, has_rows, joined
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import (
-    Evidence,
-    changing,
-    collect,
-    has_begun,
-    has_rows,
-    joined,
-    own_evidence,
-    require_folder,
-)
+from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Figure, cells_of, figures, make_cells
 from acer_tf.reproduction.report.output import markdown, write_report
 from acer_tf.reproduction.report.page import require_page, results_of, write_page

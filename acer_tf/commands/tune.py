@@ -28,8 +28,9 @@ from acer_tf.commands import cli, setting_flags, sweep_flags
 from acer_tf.errors import EvidenceError, FolderInUse, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell, flags_of
+from acer_tf.reproduction.collecting import collect
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import Evidence, changing, collect, file_name, own_evidence, require_folder
+from acer_tf.reproduction.evidence import Evidence, changing, file_name, own_evidence, require_folder
 from acer_tf.reproduction.figure import RESULTS, Method
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report.output import (

@@ -16,7 +16,7 @@ from acer_tf.settings.presets import PRESETS
 
 # Each with priorities against the same agent's uniform replay.
 _AGAINST = {f"{agent}_{kind}": agent for agent in ("ddqn", "acer") for kind in ("proportional", "rank")}
-_EXPONENTS_OF_RANK = ("priority_exponent", "priority_exponent_final", "importance_exponent")
+_EXPONENTS_OF_RANK = ("priority_exponent", "importance_exponent")
 
 
 def methods() -> dict[str, Method]:

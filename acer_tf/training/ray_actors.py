@@ -17,7 +17,7 @@ from acer_tf.training.ray_process import RayProcess
 from acer_tf.types import EnvironmentSpec, Unroll
 
 
-def connect(address: str, settings: Settings, spec: EnvironmentSpec) -> RayProcess:
+def start_driver(address: str, settings: Settings, spec: EnvironmentSpec) -> RayProcess:
     """A process that is connected to the cluster at `address`, which has room for the actors; see `Driver`."""
     return RayProcess("acer_tf.training.ray_driver:Driver", address, settings.actors, actor_bytes(settings, spec))
 

@@ -202,7 +202,8 @@ def train(
             print(f"{folder} holds this run, already finished", flush=True)
         return policy
     log = Log(replay_from, behaviour, settings, spec) if replay_from is not None and may_begin else None
-    from acer_tf.training.run import Job, run
+    from acer_tf.training.job import Job
+    from acer_tf.training.run import run
 
     return run(
         Job(

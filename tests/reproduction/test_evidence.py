@@ -10,14 +10,10 @@ from matplotlib.figure import Figure
 
 from acer_tf.errors import EvidenceError
 from acer_tf.reproduction.cells import Cell
+from acer_tf.reproduction.collecting import collect, copy_records, describe, joined, known_now
 from acer_tf.reproduction.evidence import (
     Evidence,
     changing,
-    collect,
-    copy_records,
-    describe,
-    joined,
-    known_now,
     own_evidence,
     read_evidence,
     require_folder,

@@ -19,7 +19,7 @@ from acer_tf.agents.agent import Agent, Update
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
-from acer_tf.training import export_run, run
+from acer_tf.training import active_run, export_run, run
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.collector import Collector
 from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory
@@ -180,6 +180,7 @@ def use_light_agents(monkeypatch: pytest.MonkeyPatch, diagnostics: Any = None) -
     monkeypatch.setattr(run, "make_network", lambda *_: None)
     for module in (run, export_run):
         monkeypatch.setattr(module, "make_agent", make_agent)
+    for module in (active_run, export_run):
         monkeypatch.setattr(module, "exporting", light_exporting)
     return made
 

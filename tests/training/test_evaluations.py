@@ -23,7 +23,7 @@ from acer_tf.errors import (
 )
 from acer_tf.policies import evaluation
 from acer_tf.policies.current import CurrentPolicy
-from acer_tf.training import evaluations, run
+from acer_tf.training import active_run, evaluations
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, leave_policy, rows_of, small_settings, timeless, use_light_agents
 
@@ -61,7 +61,7 @@ def scores(monkeypatch):
         return SimpleNamespace(mean=score, **SCRIPTED)
 
     monkeypatch.setattr(evaluation, "evaluate", scripted)
-    monkeypatch.setattr(evaluations, "exporting", run.exporting)
+    monkeypatch.setattr(evaluations, "exporting", active_run.exporting)
     return found
 
 
@@ -189,7 +189,7 @@ def test_a_run_that_is_killed_as_it_ends_by_a_return_ends_there(scores, tmp_path
     scores[:] = [7.0]
     wanted = small_settings(**EVALUATED, stop_at_return=6.5)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(run._Run, "_export", lambda self: 1 / 0)
+        patch.setattr(active_run.ActiveRun, "_export", lambda self: 1 / 0)
         train(wanted, tmp_path / "run", quiet=True)
     train(wanted, tmp_path / "run", quiet=True)
     assert document(tmp_path / "run")["stopped_at_return"] == 7.0
@@ -214,7 +214,7 @@ def test_a_stop_during_an_evaluation_loses_nothing(signalled, scores, tmp_path):
 
 def test_its_time_is_not_that_of_training(scores, tmp_path, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(active_run.time, "monotonic", lambda: clock[0])
 
     def pass_time():
         clock[0] += 1000

@@ -19,7 +19,7 @@ from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.progress import Progress
 from acer_tf.runs.signals import USUAL
-from acer_tf.training import run
+from acer_tf.training import active_run, run
 from acer_tf.training.export_run import export_run
 from acer_tf.training.train import train
 from tests.runs.test_checkpoint import files_at_most
@@ -171,7 +171,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
         return agent
 
     monkeypatch.setattr(run, "make_agent", heavy)
-    save, limits = run._Run.save, []
+    save, limits = active_run.ActiveRun.save, []
 
     def limited(self, **kwargs):
         if len(list((tmp_path / "run").glob("checkpoints/*[0-9]/state.npz"))) == 0:
@@ -181,7 +181,7 @@ def test_a_full_disk_stops_the_run_with_the_reason_and_it_continues_later(tmp_pa
             return save(self, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run._Run, "save", limited)
+        patch.setattr(active_run.ActiveRun, "save", limited)
         assert script(settings, tmp_path / "run") == 1
     err = capsys.readouterr().err
     assert err.startswith("error: checkpoint at step ")
@@ -207,10 +207,10 @@ def test_a_full_disk_elsewhere_stops_the_run_with_the_reason_and_it_continues_la
         if where == "progress":
             patch.setattr(Progress, "write", full)
         elif where == "policy":
-            patch.setattr(run, "exporting", full)
+            patch.setattr(active_run, "exporting", full)
         else:
-            document = run.write_json
-            patch.setattr(run, "write_json", lambda p, d: full() if "finished" in d else document(p, d))
+            document = active_run.write_json
+            patch.setattr(active_run, "write_json", lambda p, d: full() if "finished" in d else document(p, d))
         assert script(small_settings(), tmp_path / "run") == 1
     assert os.strerror(errno.ENOSPC) in capsys.readouterr().err
     before = rows_of(tmp_path / "run")
@@ -322,7 +322,7 @@ def test_nor_does_one_that_ends_in_an_evaluation(tmp_path, monkeypatch, capsys):
         raise EnvironmentFailure("its program has ended")
 
     use_light_agents(monkeypatch)
-    monkeypatch.setattr(run.Evaluations, "evaluate", evaluate)
+    monkeypatch.setattr(active_run.Evaluations, "evaluate", evaluate)
     settings = small_settings(log_interval=20, evaluate_every=20)
     assert script(settings, tmp_path / "run", checkpoint_minutes=1000.0) == 143
     assert steps_at_checkpoint(tmp_path / "run") == 20

@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from acer_tf.errors import SettingsError
+from acer_tf.errors import Interrupted, SettingsError
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.training import run
+from acer_tf.training import active_run
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
 
@@ -84,7 +84,7 @@ def test_an_error_of_the_system_in_it_after_a_signal_stops_the_run_with_a_checkp
         signal.raise_signal(signal.SIGINT)
         raise OSError(errno.EPIPE, "Broken pipe")
 
-    with pytest.raises(run.Interrupted) as stopped:
+    with pytest.raises(Interrupted) as stopped:
         train(small_settings(), tmp_path / "run", quiet=True, on_row=write, checkpoint_minutes=1000)
     assert stopped.value.signal_number == signal.SIGINT
     (row,) = rows_of(tmp_path / "run")
@@ -92,7 +92,7 @@ def test_an_error_of_the_system_in_it_after_a_signal_stops_the_run_with_a_checkp
     assert json.loads((tmp_path / "run/policy/metadata.json").read_text())["steps"] == int(row["steps"])
 
 
-@pytest.mark.parametrize(("stopping", "expected"), [(False, BrokenPipeError), (True, run.Interrupted)])
+@pytest.mark.parametrize(("stopping", "expected"), [(False, BrokenPipeError), (True, Interrupted)])
 def test_no_step_is_lost_if_its_line_cannot_be_printed(tmp_path, monkeypatch, stopping, expected):
     """In `... | head`, and after Ctrl-C in `... | tee log`, which also ends tee."""
     use_light_agents(monkeypatch)
@@ -104,7 +104,7 @@ def test_no_step_is_lost_if_its_line_cannot_be_printed(tmp_path, monkeypatch, st
 
     steps = []
     with monkeypatch.context() as patch, pytest.raises(expected):
-        patch.setattr(run, "progress_line", unread)
+        patch.setattr(active_run, "progress_line", unread)
         train(small_settings(), tmp_path / "run", on_row=lambda row, policy: steps.append(row["steps"]))
     assert steps == [int(row["steps"]) for row in rows_of(tmp_path / "run")] and len(steps) == 1
     train(small_settings(), tmp_path / "run", quiet=True, on_row=lambda row, policy: steps.append(row["steps"]))

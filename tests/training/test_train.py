@@ -31,7 +31,7 @@ from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, Lock
 from acer_tf.runs.records import read_record
 from acer_tf.runs.signals import Terminated
-from acer_tf.training import resolve, run
+from acer_tf.training import active_run, resolve, run
 from acer_tf.training.device import Device
 from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
@@ -80,10 +80,10 @@ def stopped(tmp_path, monkeypatch):
             raise Interrupted(15)
         return {"value": float(update)}
 
-    save = run._Run.save
+    save = active_run.ActiveRun.save
     with monkeypatch.context() as patch:
         made = use_light_agents(patch, diagnostics)
-        patch.setattr(run._Run, "save", lambda self: save(self) if self.steps < 250 else None)
+        patch.setattr(active_run.ActiveRun, "save", lambda self: save(self) if self.steps < 250 else None)
         with pytest.raises(Interrupted):
             train(small_settings(), tmp_path / "run", checkpoint_minutes=0.0, quiet=True)
     assert int(rows_of(tmp_path / "run")[-1]["steps"]) >= 400
@@ -820,12 +820,14 @@ def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeyp
         return batch(replay, on_policy, groups, progress)
 
     monkeypatch.setattr(PrioritizedReplay, "batch", recorded)
-    train(small_settings(replay_priority="proportional"), tmp_path / "run", quiet=True)
+    settings = small_settings(replay_priority="proportional", learning_rate_final=0.0)
+    train(settings, tmp_path / "run", quiet=True)
     assert draws[0] == 10 / 600 and draws[-1] == 1 and draws == sorted(draws)
     draws.clear()
-    train(small_settings(replay_priority="proportional", total_steps=700), tmp_path / "run", quiet=True)
+    train(dataclasses.replace(settings, total_steps=700), tmp_path / "run", quiet=True)
     assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
-    assert "priorities" in capsys.readouterr().err
+    moved = "learning_rate, priority_exponent, importance_exponent"
+    assert f"what changes until the end of a run now changes until the new one: {moved}" in capsys.readouterr().err
 
 
 def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):
@@ -868,7 +870,7 @@ def test_a_policy_that_cannot_be_written_at_the_end_is_a_failure_not_bad_input(l
     def refuse(policy):
         raise PolicyFolderError(f"{policy} exists and is not a policy")
 
-    monkeypatch.setattr(run, "exporting", refuse)
+    monkeypatch.setattr(active_run, "exporting", refuse)
     with pytest.raises(PolicyFolderError, match="not a policy") as refused:
         train(small_settings(), tmp_path / "run", quiet=True)
     assert refused.value.status == 1
@@ -1011,7 +1013,7 @@ def test_a_checkpoint_that_lacks_a_part_of_the_state_is_refused_and_left(stopped
 
     def older(self, *arguments, **options):
         snapshot = restore(self, *arguments, **options)
-        assert snapshot.state.keys() == {*run._STATE, "position", "progress_sha256"}
+        assert snapshot.state.keys() == {*active_run.STATE, "position", "progress_sha256"}
         del snapshot.state["last_row"]
         return snapshot
 
@@ -1040,14 +1042,15 @@ def test_checkpoints_are_written_at_their_period_and_rows_have_the_rate_of_their
     def iterations():
         return sum(len(agent.collected) for agent in light)
 
-    saves, save = [], run._Run.save
+    saves, save = [], active_run.ActiveRun.save
 
     def recorded(self, **options):
         saves.append(iterations())
         save(self, **options)
 
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(iterations())))  # each takes a second
-    monkeypatch.setattr(run._Run, "save", recorded)
+    clock = SimpleNamespace(monotonic=lambda: float(iterations()))  # an iteration takes a second
+    monkeypatch.setattr(active_run, "time", clock)
+    monkeypatch.setattr(active_run.ActiveRun, "save", recorded)
     rows = []
     train(
         small_settings(),

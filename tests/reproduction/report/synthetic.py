@@ -3,8 +3,8 @@
 import csv
 
 from acer_tf.files import write_json
+from acer_tf.reproduction.collecting import describe
 from acer_tf.reproduction.curves import RecordedRuns
-from acer_tf.reproduction.evidence import describe
 
 COLUMNS = ("steps", "seconds", "episodes", "mean_return", "interval_return")
 

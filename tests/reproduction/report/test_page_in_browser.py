@@ -17,7 +17,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.support.ui import Select
 
-from acer_tf.reproduction.evidence import Evidence, describe, write_evidence
+from acer_tf.reproduction.collecting import describe
+from acer_tf.reproduction.evidence import Evidence, write_evidence
 from acer_tf.reproduction.report.page import write_page
 from tests.reproduction.report.example import build
 from tests.reproduction.report.synthetic import write_run

@@ -20,8 +20,9 @@ from acer_tf.figures.openai_baselines import published_curve
 from acer_tf.reproduction import statistics
 from acer_tf.reproduction.cells import Cell, State
 from acer_tf.reproduction.cliffwalk import Result, write_results
+from acer_tf.reproduction.collecting import describe
 from acer_tf.reproduction.curves import RunCurve
-from acer_tf.reproduction.evidence import Evidence, describe, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.published import published_curves, published_search
 from acer_tf.reproduction.scores import human_normalized, published_scores

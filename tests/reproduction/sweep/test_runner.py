@@ -15,7 +15,7 @@ from acer_tf.reproduction.sweep.attempt import Attempt
 from acer_tf.reproduction.sweep.runner import Place, SweepProgress
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import make_settings
-from acer_tf.training import run
+from acer_tf.training import active_run
 from acer_tf.training.train import train
 from tests.reproduction.sweep.conftest import attempts, cell
 from tests.training.scripted import tree, use_light_agents
@@ -239,7 +239,7 @@ def test_an_interrupted_run_with_a_curve_shorter_than_at_its_checkpoint_is_set_a
     c = cell(0)
     run_dir = sweep.folder / "cells" / c.name / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(run._Run, "finish", lambda self: self.save())  # interrupted before its end
+        patch.setattr(active_run.ActiveRun, "finish", lambda self: self.save())  # interrupted before its end
         train(c.train_settings, run_dir, quiet=True)
     (run_dir / "progress.csv").open("a").write("10")  # part of a row after the checkpoint, as kill -9 leaves
     folder = CellFolder(sweep.folder, c)
