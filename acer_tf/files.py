@@ -59,6 +59,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         with named(path), durable(partial) as file:  # else the name may reach the disk before the content
             file.write(data)
         partial.replace(path)
+        sync(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

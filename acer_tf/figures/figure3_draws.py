@@ -26,7 +26,7 @@ from acer_tf.reproduction.evidence import own_evidence
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Method, cells_of
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number
-from acer_tf.reproduction.statistics import Comparison, compare, wins
+from acer_tf.reproduction.statistics import Comparison, probability_of_improvement
 from acer_tf.reproduction.verdicts import own_design
 
 DRAWS, BEST_DRAWS = 30, 5  # per method in the paper: draws run, and draws shown
@@ -161,8 +161,9 @@ def over_draws(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Find
         if not np.isfinite([*published.values(), *itertools.chain(*scores.values())]).all():
             gains.append(Comparison())
             continue
-        of = [[np.array(scores[key])[:, None] for key in pair] for pair in pairs or itertools.pairwise(order)]
-        gains += [compare(wins, *pair, unit="draws") for pair in of]
+        of = {key: np.array(found)[:, None] for key, found in scores.items()}
+        for better, worse in pairs or itertools.pairwise(order):
+            gains.append(probability_of_improvement(of[better], of[worse], unit="draws"))
         best = ", ".join(f"{METHODS[key].label} {np.mean(scores[key][-BEST_DRAWS:]):.0f}" for key in order)
         ours.append(f"{best} (best {BEST_DRAWS}, {env.rpartition('/')[2]}, {steps / 1e6:.1f}M steps)")
         theirs.append(f"{', '.join(number(published[key], 0) for key in order)} (best 5, equal steps)")

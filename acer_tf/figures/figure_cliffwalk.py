@@ -30,7 +30,7 @@ from acer_tf.reproduction.evidence import Evidence, changing, own_evidence, requ
 from acer_tf.reproduction.figure import RESULTS, Claim, Figure, Finding, Judged
 from acer_tf.reproduction.report.output import Axes, Drawing, Report, Table, markdown, panels, write_report
 from acer_tf.reproduction.report.page import require_page, results_of, write_page
-from acer_tf.reproduction.statistics import Comparison, Estimate, compare, wins
+from acer_tf.reproduction.statistics import Comparison, Estimate, compare, probability_of_improvement
 from acer_tf.runs.records import read_record, run_document
 from acer_tf.runs.signals import STOPPED, signal_of
 
@@ -214,7 +214,7 @@ Updates = tuple[list[int], dict[tuple[str, str], np.ndarray]]
 
 
 def oracle_gains(updates: Updates) -> Finding:
-    """Whether uniform replay needs more times the oracle's updates with each state."""
+    """Whether uniform replay needs more times the oracle's updates with each state, by an exponential, not a power."""
     sizes, tables = updates
     if len(sizes) < 2:
         return Finding(())
@@ -225,14 +225,21 @@ def oracle_gains(updates: Updates) -> Finding:
     def growth(*groups: np.ndarray) -> float:
         return float(2 ** np.polyfit(sizes, np.log2(gains(*groups)), 1)[0])
 
+    def misfits(*groups: np.ndarray) -> float:
+        logs = np.log2(gains(*groups))
+        power, exponential = (np.polynomial.Polynomial.fit(x, logs, 1)(np.asarray(x)) for x in (np.log2(sizes), sizes))
+        return float(np.sum((logs - power) ** 2) - np.sum((logs - exponential) ** 2))
+
     groups = tables["tabular", "uniform"], tables["tabular", "oracle"]
     ours = f"{gains(*groups)[-1]:,.0f} times fewer at {sizes[-1]} states"
+    theirs = "the same, no numbers"
     what = "growth with each state"
     if min(map(len, groups)) == 1:  # of which `compare` would resample the sizes, but it is their order that counts
-        grown = Comparison(Estimate(growth(*groups), math.nan, math.nan), 1.0, "2 runs", what)
-    else:
-        grown = compare(growth, *groups, even=1.0, unit="runs", what=what)
-    return Finding([grown], ours, "the same, no numbers")
+        grown = Comparison(Estimate(growth(*groups), math.nan, math.nan), 1.0, "2 runs", 2, what)
+        return Finding([grown], ours, theirs)
+    grown = compare(growth, *groups, even=1.0, unit="runs", what=what)
+    fitted = compare(misfits, *groups, even=0.0, unit="runs", what="misfit of a power less that of an exponential")
+    return Finding([grown, fitted], ours, theirs)
 
 
 def priorities_between(updates: Updates) -> Finding:
@@ -242,7 +249,9 @@ def priorities_between(updates: Updates) -> Finding:
     between = [(kind, replay) for kind, replays in _PRIORITIZED.items() for replay in replays]
     pairs = [(kind, pair) for kind, replay in between for pair in ((replay, "uniform"), ("oracle", replay))]
     # Runs that were cut off at the limit of updates are equal, and decide nothing.
-    gains = [compare(wins, -last[kind, fewer], -last[kind, more], unit="runs") for kind, (fewer, more) in pairs]
+    gains = [
+        probability_of_improvement(-last[kind, fewer], -last[kind, more], unit="runs") for kind, (fewer, more) in pairs
+    ]
     shown = "; ".join(
         f"{kind} " + ", ".join(f"{replay} {np.median(last[kind, replay]):,.0f}" for of, replay in _JUDGED if of == kind)
         for kind in _PRIORITIZED

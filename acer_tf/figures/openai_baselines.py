@@ -18,7 +18,7 @@ from acer_tf.reproduction.figure import OWN_AIM, Claim, Figure, Finding, Judged,
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import Drawing, Report, Table, learning_curves, mean_with_error, number, span
 from acer_tf.reproduction.scores import GAME_SETS
-from acer_tf.reproduction.statistics import Comparison, Estimate, compare
+from acer_tf.reproduction.statistics import Comparison, Estimate, mean_gap
 from acer_tf.reproduction.verdicts import altered
 from acer_tf.settings import make_settings
 
@@ -103,7 +103,7 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
         ends = min(curve.steps[-1], *(run.steps[-1] for run in reaching))
         means = [_means(run, curve, begins, ends) for run in reaching]
         mine, mean, low, high = (np.array(column)[:, None] for column in zip(*means, strict=True))
-        gap = compare(np.mean, mine - mean, even=0.0, what="mean gap")
+        gap = mean_gap(mine - mean)
         value, least, greatest = gap.estimate
         wide = Estimate(value, least - float(np.mean(high - mean)), greatest + float(np.mean(mean - low)))
         hidden = least * greatest > 0 and wide.low * wide.high < 0

@@ -96,6 +96,10 @@ class Ring:
         states = 4 * num_envs * state_size * _segments_in(capacity, unroll_length)
         return num_envs * (capacity + 1) * row_bytes(spec) + states
 
+    def close(self) -> None:
+        """Gives the memory or the file of the ring back, which nothing may use then."""
+        self._ring, self._segments = {}, Segments(np.zeros((0, self.num_envs, self.state_size), np.float32))
+
     @property
     def stored(self) -> int:
         """Acted rows stored now per environment."""

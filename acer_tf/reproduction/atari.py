@@ -1,5 +1,6 @@
 """What figures on Atari share: games, human-normalised scores, their medians, tables by game, and replay ratios."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -159,16 +160,18 @@ def style_of(method: Figure1Method) -> dict[str, Any]:
 
 
 def trust_region_gains(recorded: RecordedRuns, score: Callable[[RunCurve], float]) -> Finding:
-    """Whether the trust region is a larger improvement at the highest replay ratio than at the lowest."""
+    """Whether the trust region is a larger improvement at each replay ratio than at the one below it."""
     pairs = [pair for pair in zip(WITH_TRUST, WITHOUT, strict=True) if recorded.scores(pair, score)]
     if len(pairs) < 2:
         return Finding(())
-    what = f"ratio {ratios_of([pairs[-1][0]])} less {ratios_of([pairs[0][0]])}"
-    gain = recorded.larger_gain(pairs[-1], pairs[0], what, score)
+    gains = [
+        recorded.larger_gain(more, less, f"ratio {ratios_of([more[0]])} less {ratios_of([less[0]])}", score)
+        for less, more in itertools.pairwise(pairs)
+    ]
     each = numbers([recorded.improvement(*pair, score).estimate.value for pair in pairs])
     theirs = [published_gain(with_it, without) for with_it, without in pairs]
     return Finding(
-        [gain],
+        gains,
         f"{each} (a run with it beats one without, ratios {ratios_of(key for key, _ in pairs)})",
         f"{numbers(theirs)} (median with it by that without, Atari, 150M frames)",
     )

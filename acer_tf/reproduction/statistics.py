@@ -37,6 +37,7 @@ class Comparison(NamedTuple):
     estimate: Estimate = Estimate(np.nan, np.nan, np.nan)
     even: float = 0.5
     needs: str = "runs of it"  # what would decide it where interval and test do not
+    needed: float = math.inf  # the number in it, to compare
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
     p: float = np.nan  # of the exact test, two-sided; NaN where `compare` has none
 
@@ -44,6 +45,11 @@ class Comparison(NamedTuple):
     def side(self) -> int:
         """1 if it is shown to be better, -1 if it is shown to be worse, 0 if neither is."""
         return 0 if self.p > _LEVEL else int(self.estimate.low > self.even) - int(self.estimate.high < self.even)
+
+    @property
+    def known(self) -> tuple[bool, bool]:
+        """Whether it has a value, and whether it has an interval."""
+        return bool(np.isfinite(self.estimate.value)), bool(np.isfinite(self.estimate.low))
 
     def __str__(self) -> str:
         even = "" if self.even == (0.0 if self.what else 0.5) else f" (no difference: {self.even:g})"
@@ -81,15 +87,32 @@ def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
     return Estimate(middle(values), none, none)
 
 
-def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Comparison:
+class Test(NamedTuple):
+    """An exact test of whether a metric of groups of runs is even, as the bootstrap's intervals of few are too narrow.
+
+    Both functions take the groups.
+    """
+
+    p: Callable[..., float]  # two-sided
+    needed: Callable[..., float]  # in how many runs each the same estimate would be significant
+
+
+def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, unit: str = "seeds") -> Comparison:
     """The probability that a run of method X, [runs, tasks], beats one of Y, mean over tasks; ties count half.
+
+    `unit` as for `compare`.
 
     Raises ValueError without scores, for one that is not finite, or for numbers of tasks that differ.
     """
     pair = _checked(x), _checked(y)
     if pair[0].shape[1] != pair[1].shape[1]:
         raise ValueError(f"expected the same tasks of both methods, got {pair[0].shape[1]} and {pair[1].shape[1]}")
-    return compare(wins, *pair)
+    return compare(wins, *pair, test=Test(permutation_p, _needed_of_wins), unit=unit)
+
+
+def mean_gap(x: np.ndarray) -> Comparison:
+    """Whether the mean of gaps, of runs in one task, [runs, 1], is above 0."""
+    return compare(np.mean, x, test=Test(lambda x: sign_p(x[:, 0]), _needed_of_signs), even=0.0, what="mean gap")
 
 
 def wins(x: np.ndarray, y: np.ndarray) -> float:
@@ -129,6 +152,7 @@ def sign_p(x: np.ndarray) -> float:
 def compare(
     metric: Callable[..., float],
     *groups: np.ndarray,
+    test: Test | None = None,
     even: float = 0.5,
     unit: str = "seeds",
     what: str = "",
@@ -137,12 +161,11 @@ def compare(
 
     With a single run of one of them the tasks are resampled. The interval is NaN if so few runs could not show a
     difference at 95 %, however clear: two groups of a and b runs have C(a + b, a) orders in each task, of which chance
-    makes every one; a group of n runs can lie on the sides of a value in 2^n ways. Of `wins` the comparison has the p
-    of the exact permutation test too, and of `np.mean`, of one group in one task, that of the signs: the bootstrap's
-    intervals of few runs are too narrow.
+    makes every one; a group of n runs can lie on the sides of a value in 2^n ways.
 
     Args:
         metric: of resampled groups; above `even` if the claim holds.
+        test: which the comparison must pass, too.
         unit: of what `needs` counts: what a run differs from the next one in.
         what: the name of the metric; by default it is a probability of improvement.
     """
@@ -152,7 +175,10 @@ def compare(
         paired = runs == 1 and tasks > 1 and unit != "seeds"  # the tasks are what is counted
         asked = ((n, sizes if paired else [n] * len(groups)) for n in itertools.count(2))
         enough = next(n for n, of in asked if _orders(of, n if paired else tasks) >= _ORDERS)
-        return Comparison(Estimate(value, np.nan, np.nan), even, f"{enough} {unit}", what)
+        more = f"{enough} {unit}"
+        if runs == 1 and tasks > 1 and not paired:  # as tasks are resampled where there is one run in each
+            more = f"{next(n for n in itertools.count(2) if _orders(sizes, n) >= _ORDERS)} tasks, or {more}"
+        return Comparison(Estimate(value, np.nan, np.nan), even, more, enough, what)
     if runs > 1:
         estimate = _estimate(groups, metric)
     else:
@@ -161,15 +187,25 @@ def compare(
         runs, unit = (tasks, "tasks") if unit == "seeds" else (tasks, unit)
     # The width of an interval falls with the square root of the runs.
     bound, gap = estimate.low if value > even else estimate.high, abs(value - even)
-    p = permutation_p(*groups) if metric is wins else np.nan
-    if metric is np.mean and tasks == 1:
-        p = sign_p(groups[0][:, 0] - even)
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
-    if p > _LEVEL:  # as does the distance of the estimate from even, in standard errors
-        apart = norm.isf(p / 2)
-        needed = max(needed, runs * (norm.isf(_LEVEL / 2) / apart) ** 2 if apart > 0 else math.inf)
-    text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {max(runs + 1, math.ceil(needed))} {unit}"
-    return Comparison(estimate, even, text, what, p)
+    p = test.p(*groups) if test else np.nan
+    if test and p > _LEVEL and gap:
+        needed = max(needed, test.needed(*groups))
+    needed = max(runs + 1, math.ceil(needed)) if needed <= _MANY else needed
+    text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {needed} {unit}"
+    return Comparison(estimate, even, text, needed, what, p)
+
+
+def _needed_of_wins(x: np.ndarray, y: np.ndarray) -> float:
+    """By the variance of `wins` where chance orders n runs of each: (2 n + 1) / (12 n^2) in each task."""
+    squared = norm.isf(_LEVEL / 2) ** 2
+    weight = 12 * x.shape[1] * (wins(x, y) - 0.5) ** 2
+    return float((squared + math.sqrt(squared**2 + weight * squared)) / weight)
+
+
+def _needed_of_signs(x: np.ndarray) -> float:
+    """By the variance of the mean where chance gives each gap its sign."""
+    return float(norm.isf(_LEVEL / 2) ** 2 * np.mean(x**2) / np.mean(x) ** 2)
 
 
 def _orders(sizes: Sequence[int], tasks: int) -> int:

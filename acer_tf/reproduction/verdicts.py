@@ -24,23 +24,26 @@ RULE = (
     "A comparison is the probability of improvement: that a run of one method beats one of the other at equal steps "
     "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes "
     "that value and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
-    "not corrected for the number of comparisons). A mean gap to a published curve has the exact test of its signs "
-    "instead. A comparison of another kind has no such test; the interval of a difference of two gains is too narrow "
-    "(without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",
+    "corrected neither for the number of comparisons nor for that of looks: who runs more seeds until a p is small "
+    "finds one without any effect in about 1 of 10 cases with looks at 4 to 10). A mean gap to a published curve is "
+    "over the range from a third of its rise on; the published band widens its interval, and the exact test of signs "
+    "takes the place of the other. A comparison of another kind has no such test; the interval of a difference of two "
+    "gains is too narrow (without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",
     "Supported: every comparison of the claim is significant, in its favour; of replay ratios, each that was run is "
-    "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; it says what "
-    "it would take in all on these tasks, if the estimate stays, to support or, where that is said, to contradict it. "
-    "The least favourable comparison is shown as the weakest, and of how many.",
-    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified "
-    "bootstrap). Where a method has one run per task they resample the tasks. None is given where so few runs could "
-    "not have a p of 0.05, however they are ordered. [1.00, 1.00]: every run of the one beats every run of the "
-    "other.",
-    "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the "
-    "figure), with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim "
-    "that is decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not "
-    "public: there the order compares, and returns only where a reward is a count, as in reacher3. Hours: the "
-    "machines', for all the runs that the share counts. Runs under way are left out where others of the method are "
-    "finished; all are compared where the shortest ends.",
+    "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; it says with "
+    "how much in all on these tasks it would just be supported or, where that is said, contradicted, if the estimates "
+    "stay. The least favourable comparison is shown as the weakest, and of how many. Comparisons are means over "
+    "tasks: a method may be ahead without being so in each.",
+    "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
+    "Where a method has one run per task they resample the tasks. None is given where so few runs could not have a p "
+    "of 0.05, however they are ordered. [1.00, 1.00]: every run of the one beats every run of the other. They are of "
+    "2,000 resamples: with five runs an end can differ by 0.04 by chance.",
+    "Share: how much was run of the experiment as it is laid out here (results/*/README.md, `--help` of the figure), "
+    "with the number of tasks that are compared where it is smaller; NAME=VALUE differs from that. A claim that is "
+    "decided is so on this share alone. The control tasks are rebuilt, as the paper's models are not public: there "
+    "the order compares, and returns only where a reward is a count, as in reacher3. Hours: the machines', for all "
+    "the runs that the share counts, some of which stand in two rows. Runs under way are left out where others of the "
+    "method in the task are finished; all are compared where the shortest ends.",
 )
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
 HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
@@ -50,14 +53,13 @@ def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
     """The verdict on a claim that all comparisons are above even, and the weakest of them.
 
     "supported" if each is shown to be, "contradicted" if one is shown to lie below; else "undecided", and what would
-    decide the weakest.
+    decide it.
     """
 
     def place(comparison: Comparison) -> tuple[bool, bool, bool, float]:
         value, low, _ = comparison.estimate  # those without a value come first, then those without an interval
-        known = np.isfinite(value), np.isfinite(low)
         shown = comparison.side > 0
-        return *known, shown, float(np.nan_to_num((low if known[1] else value) - comparison.even))
+        return *comparison.known, shown, float(np.nan_to_num((low if comparison.known[1] else value) - comparison.even))
 
     below = [each for each in comparisons if each.side < 0]
     weakest = min(below or comparisons or [Comparison()], key=place)
@@ -65,8 +67,15 @@ def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
         return "contradicted", weakest
     if weakest.side > 0:
         return "supported", weakest
-    against = " to contradict it" * bool(np.isfinite(weakest.estimate.low) and weakest.estimate.value < weakest.even)
-    return f"undecided: needs {weakest.needs}{against}", weakest
+    left = [each for each in comparisons if each.side == 0]
+    against = [each for each in left if each.estimate.value < each.even]
+    if not all(weakest.known):
+        needs = weakest.needs
+    elif against:  # of one of them
+        needs = f"{min(against, key=lambda each: each.needed).needs} to contradict it"
+    else:  # of all
+        needs = max(left, key=lambda each: each.needed).needs
+    return f"undecided: needs {needs}", weakest
 
 
 def folders() -> dict[str, list[str]]:
@@ -109,7 +118,9 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
             source, claim, verdict = row[:3]
             if not verdict.startswith("undecided"):
                 share = row[HEAD.index("share")]
-                of = share.partition("compared: ")[2] or share.partition(",")[0]
+                first, *others = share.partition(";")[0].split(", ")
+                steps = [part for part in others if part.endswith(" % of steps") and not part.startswith("100 ")]
+                of = share.partition("compared: ")[2] or ", ".join([first, *steps])
                 decided.setdefault((claim, verdict), []).append(source + (f", on {of}" if of else ""))
         named = "; ".join(f"{claim} ({verdict}: {'; '.join(of)})" for (claim, verdict), of in decided.items())
         count = sum(map(len, decided.values()))
@@ -155,12 +166,14 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     kinds = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)", "control": "rebuilt tasks"}
     kind = kinds.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
+    planned = max(of.values())
+    runs = f"{span(counts.values())}/{planned} {unit}"
+    if planned == 1 or max(counts.values()) > planned:
+        runs = f"{span(counts.values())} {unit if max(counts.values()) > 1 else unit[:-1]} ({planned} planned)"
     parts = (
         f"{len({cell.env for cell in begun})}/{len({env for *_, env in whole})} {kind}",
         f"{len({cell.method for cell in begun})}/{len({method for method, *_ in whole})} methods",
-        f"{span(counts.values())}/{planned} {unit}"
-        if max(counts.values()) <= (planned := max(of.values()))
-        else f"{span(counts.values())} {unit} ({planned} planned)",
+        runs,
         f"{span(shown, 'g')} % of steps",
     )
     return "; ".join([", ".join(parts), *altered(begun, whole)])

@@ -84,9 +84,8 @@ class Checkpoints:
             if replay is None:
                 kept = 1
         except OSError as error:
-            raise CheckpointError(
-                f"checkpoint at step {step:,} not written: {error}; the earlier ones in {self._folder} are intact"
-            ) from error
+            left = f"the earlier ones in {self._folder} are intact" if self.saved() else "there is no earlier one"
+            raise CheckpointError(f"checkpoint at step {step:,} not written: {error}; {left}") from error
         finally:
             self._clean(kept)
 
@@ -192,7 +191,7 @@ class Checkpoints:
         needed = {name for state in states if state for name in TrajectoryReplay.chunk_files(state)}
         for path in self._replay_folder.glob("*"):
             if is_chunk_file(path) and path.name not in needed:
-                path.unlink()
+                _remove(path)
 
 
 def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
@@ -210,6 +209,11 @@ def _snapshot(path: Path) -> tuple[Snapshot, dict[str, np.ndarray]]:
 
 
 def _delete(path: Path) -> None:
-    (path / _STATE).unlink(missing_ok=True)
+    _remove(path / _STATE)
     with contextlib.suppress(OSError):  # it holds something that is not ours
         path.rmdir()
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # the next save tries again
+        path.unlink(missing_ok=True)

@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import os
 import socket
 import stat
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -124,7 +125,7 @@ def known_run(run_dir: Path) -> RunRecord | None:
                     "and would not be replaced at the end: move it away, or choose another folder"
                 )
         record = record_in(run_dir)
-        remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
+        remains = [name for name in ("progress.csv", "checkpoints", "best_policy") if (run_dir / name).exists()]
     except OSError as error:
         raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
     if record is None and remains:
@@ -233,7 +234,7 @@ def record_in(run_dir: Path) -> RunRecord | None:
 
 def resume(
     folder: Path, checkpoints: Checkpoints, replay: TrajectoryReplay, repair: Collection[str], *, finished: bool = False
-) -> tuple[Snapshot | None, list[str]]:
+) -> tuple[Snapshot | None, Callable[[], list[str]]]:
     """Restores what the run in `folder` continues from, its replay into `replay`.
 
     Args:
@@ -241,7 +242,8 @@ def resume(
         finished: whether the run has ended before, by its record.
 
     Returns:
-        The snapshot, None for step 0; and what was lost or repaired, for the run's record.
+        The snapshot, None for step 0; and a function that sets aside what the repair gives up, and returns what was
+        lost or repaired, for the run's record.
 
     Raises:
         CheckpointError: no checkpoint can be read; says how to go on.
@@ -264,12 +266,9 @@ def resume(
     except (DamagedError, RunFolderError):
         if "restart" not in repair:
             raise
-        parts = (curve, folder / "checkpoints", folder / "best_policy")
-        kept = [set_aside(path).name for path in parts if path.exists()]
-        there = f"what there was is kept as {' and '.join(kept)}" if kept else "nothing of it was left"
-        return None, [f"begun again at step 0; {there}"]
+        return None, functools.partial(_begun_again, folder)
     if snapshot is None:
-        return None, []
+        return None, list
     notes = [snapshot.lost] if snapshot.lost else []
     state = snapshot.state
     try:
@@ -280,9 +279,19 @@ def resume(
                 f"{error}: put the file back, or give --repair=progress to continue with a new one"
             ) from error
         notes.append(f"progress.csv begins here, because {error}")
-        if curve.exists():
-            notes.append(f"the earlier rows are kept as {set_aside(curve).name}")
         state["position"] = 0
         # A row counts the episodes up to it, and those before the file's first are not in its mean.
         state["actor"]["episodes"] = len(state["actor"]["new_returns"])
-    return snapshot, notes
+        return snapshot, functools.partial(_new_progress, curve, notes)
+    return snapshot, lambda: notes
+
+
+def _begun_again(folder: Path) -> list[str]:
+    parts = (folder / "progress.csv", folder / "checkpoints", folder / "best_policy")
+    kept = [set_aside(path).name for path in parts if path.exists()]
+    there = f"what there was is kept as {' and '.join(kept)}" if kept else "nothing of it was left"
+    return [f"begun again at step 0; {there}"]
+
+
+def _new_progress(curve: Path, notes: list[str]) -> list[str]:
+    return [*notes, *([f"the earlier rows are kept as {set_aside(curve).name}"] if curve.exists() else ())]

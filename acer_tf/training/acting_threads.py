@@ -1,6 +1,7 @@
 """Actors that collect in threads of this process, while the networks learn in another."""
 
 import contextlib
+import math
 import queue
 import sys
 import sysconfig
@@ -99,7 +100,9 @@ class ActingThreads:
         assert isinstance(thread, _Thread)
         thread.check()
         with tf.device(self._place):
-            return self._acting.act(*arguments, **where)
+            found = self._acting.act(*arguments, **where)
+        thread.acted = time.monotonic()
+        return found
 
     def _say(self, what: str, thread: "_Thread") -> None:
         """Says `what` the environments do, and the line that the thread is at, outside of Python's own library."""
@@ -138,7 +141,7 @@ class _Thread(threading.Thread):
     def check(self) -> None:
         if self._ended:
             raise Stopped
-        self.acted = time.monotonic()
+        self.acted = math.inf  # the first call compiles
 
     def run(self) -> None:
         while (request := self._requests.get()) is not None:

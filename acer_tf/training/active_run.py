@@ -107,7 +107,7 @@ class ActiveRun:
         if (notice := self.reach.notice(row)) is not None:
             self._note([notice])
         if self.job.on_row is not None:
-            self._call(self.job.on_row, row, stop)
+            self._call(self.job.on_row, dict(row), stop)
         try:
             self.job.say(progress_line(row, self.job.settings.total_steps, slower_at))
         except Exception as error:

@@ -53,6 +53,7 @@ def run(job: Job) -> Path:
             raise RunFolderError(f"--run_dir={job.folder} has just been changed by another process: try again")
         # After the lock has made the folder: the file may lie there.
         replay = make_replay(settings, spec, job.replay_file, on_ray=job.ray_address is not None)
+        opened.callback(replay.close)  # whoever keeps the policy would keep it
         driver = start_driver(job.ray_address, settings, spec) if job.ray_address is not None else None
         if driver is not None:
             opened.callback(driver.close)
@@ -100,20 +101,20 @@ def _restore(
     settings, folder = job.settings, job.folder
     checkpoints = Checkpoints(folder / "checkpoints")
     finished = job.record is not None and job.record.finished
-    snapshot, repaired = resume(folder, checkpoints, replay, job.repair, finished=finished)
+    snapshot, repair = resume(folder, checkpoints, replay, job.repair, finished=finished)
     state: dict[str, Any] = snapshot.state if snapshot else {"actor": {"steps": 0}, "seconds": 0.0, "position": 0}
     steps = state["actor"]["steps"]
     maker = records.maker_of(provenance() | computes)
-    notes = [*(changes_in(job.record, settings, envs.name_of(job.env)) if job.record else ()), *repaired]
+    changes = changes_in(job.record, settings, envs.name_of(job.env)) if job.record else []
+    others: list[str] = []
     if snapshot is not None:
         if lacking := [name for name in STATE if name not in state]:
             raise Mismatch(f"the checkpoint in {folder} has no {lacking[0]!r}: another version wrote it")
         agent.restore(snapshot.arrays)
-        notes += records.differences_of_makers(records.read_record(folder).maker, maker)
+        others = records.differences_of_makers(records.read_record(folder).maker, maker)
         if not replay.started and 0 < steps < settings.total_steps:
-            notes.append("continued from the weights, with an empty replay")
+            others.append("continued from the weights, with an empty replay")
             replay.reseed(derive_seed(settings, f"replay {steps}"))  # its generator is not in such a checkpoint
-    job.note(steps, notes)
     begins: dict[str, Any] = {}  # what a run that begins at step 0 begins with
     if snapshot is None and settings.initialize_from is not None:
         weights, origin = initial_weights(settings, agent.network)
@@ -125,6 +126,8 @@ def _restore(
     loop = Loop(Collector(actors, replay, lagging_until=lagging_until), agent, replay, settings)
     if state["position"] and steps < settings.total_steps:
         require_diagnostics(folder, loop.diagnostics)
+    notes = [*changes, *repair(), *others]  # what raises for bad input is above
+    job.note(steps, notes)
     if snapshot is None:
         if job.episodes is not None:
             loop.fill(job.episodes)

@@ -194,7 +194,7 @@ def train(
         how = f"preset {settings.preset}, network {settings.architecture}, precision {settings.precision}, on {where}"
         print(f"{settings.agent} on {settings.env}, {how}, in {folder}", flush=True)
     policy = folder / "policy"
-    done = record and record.finished and record.settings["total_steps"] >= settings.total_steps
+    done = record and record.finished and record.settings["total_steps"] == settings.total_steps
     if record and (score := record.document.get("stopped_at_return")) is not None:
         done = done and settings.ended_by(score, settings_from(record.settings).evaluation_protocol)
     if done and not missing_parts(policy):

@@ -30,8 +30,8 @@ def events_of(folder):
 def require_progress(folder, state):
     """Continues from a checkpoint with this state of its progress."""
     checkpoints = SimpleNamespace(restore=lambda replay, salvage: Snapshot({}, dict(state)))
-    snapshot, notes = resume(folder, checkpoints, None, ())
-    assert snapshot.state == state and notes == []
+    snapshot, repair = resume(folder, checkpoints, None, ())
+    assert snapshot.state == state and repair() == []
 
 
 def test_a_row_is_on_disk_as_soon_as_it_is_written(tmp_path):

@@ -5,12 +5,13 @@ import errno
 import io
 import json
 import signal
+import weakref
 
 import pytest
 
 from acer_tf.errors import Interrupted, SettingsError
 from acer_tf.runs.checkpoint import Checkpoints
-from acer_tf.training import active_run
+from acer_tf.training import active_run, run
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, rows_of, small_settings, use_light_agents
 
@@ -90,6 +91,25 @@ def test_an_error_of_the_system_in_it_after_a_signal_stops_the_run_with_a_checkp
     (row,) = rows_of(tmp_path / "run")
     assert f"{int(row['steps']):012}" in Checkpoints(tmp_path / "run/checkpoints").saved()
     assert json.loads((tmp_path / "run/policy/metadata.json").read_text())["steps"] == int(row["steps"])
+
+
+def test_the_row_is_its_own_and_the_policy_does_not_keep_the_replay(tmp_path, monkeypatch):
+    use_light_agents(monkeypatch)
+    kept, make, memory = [], run.make_replay, []
+
+    def made(*arguments, **options):
+        replay = make(*arguments, **options)
+        memory.append(weakref.ref(replay._ring["reward"]))
+        return replay
+
+    def keep(row, policy):
+        row.pop("steps")
+        kept.append(policy)
+
+    monkeypatch.setattr(run, "make_replay", made)
+    train(small_settings(), tmp_path / "run", on_row=keep)
+    assert kept and memory[0]() is None
+    check_progress(tmp_path / "run", small_settings())
 
 
 @pytest.mark.parametrize(("stopping", "expected"), [(False, BrokenPipeError), (True, Interrupted)])

@@ -50,6 +50,7 @@ from tests.training.scripted import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
+MOVED = "what changes until the end of a run now changes until the new one: learning_rate"  # of preset classic
 DEEP = '{"settings": ' + "[" * 100_000
 SMALL = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
 SMALL_FLAGS = ["--env=CartPole-v1", *(f"--{name}={value}" for name, value in SMALL.items())]
@@ -455,7 +456,7 @@ def test_an_agent_with_other_diagnostics_leaves_the_run_as_it_was(stopped, monke
     assert script(small_settings(), run_dir) == 0
 
 
-def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, capsys):
+def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, monkeypatch, capsys):
     run_dir, light, _ = stopped
     shutil.rmtree(run_dir / "checkpoints")
     before = {name: content for name, content in tree(run_dir).items() if name != "lock"}
@@ -464,6 +465,11 @@ def test_rows_without_a_checkpoint_are_never_discarded_without_a_word(stopped, c
         err = capsys.readouterr().err
         assert f"--run_dir={run_dir}" in err and "--repair=restart" in err
         assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
+    with monkeypatch.context() as patch:  # nor by a repair after which the run cannot begin
+        patch.setattr(run, "make_actors", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(small_settings(), run_dir, quiet=True, repair=["restart"])
+    assert {name: content for name, content in tree(run_dir).items() if name != "lock"} == before
     assert script(small_settings(), run_dir, repair=["restart"]) == 0
     assert (run_dir / "progress.csv.damaged-1").read_bytes() == before["progress.csv"]
     (entry,) = json.loads((run_dir / "run.json").read_text())["history"]
@@ -667,7 +673,7 @@ def test_an_unfinished_run_is_extended_and_its_log_interval_changed(stopped, cap
     assert document["finished"] is True and document["steps"] >= 800
     assert (document["settings"]["total_steps"], document["settings"]["log_interval"]) == (800, 50)
     (entry,) = document["history"]
-    assert entry["notes"] == ["--log_interval=50 instead of 100", "--total_steps=800 instead of 600"]
+    assert entry["notes"] == ["--log_interval=50 instead of 100", "--total_steps=800 instead of 600", MOVED]
     assert entry["step"] == steps
     assert int(rows_of(run_dir)[-1]["steps"]) >= 800
     assert json.loads((run_dir / "policy" / "metadata.json").read_text())["settings"]["total_steps"] == 800
@@ -740,7 +746,7 @@ def test_a_run_that_continues_elsewhere_records_it(stopped, monkeypatch, capsys)
     metadata = run_dir / "policy" / "metadata.json"
     assert json.loads(metadata.read_text())["commit"] == begun
     assert script(small_settings(total_steps=700), run_dir) == 0
-    assert len(json.loads(path.read_text())["history"][1]["notes"]) == 2
+    assert len(json.loads(path.read_text())["history"][1]["notes"]) == 3
     monkeypatch.setattr("acer_tf.runs.provenance.code_version", lambda: {"commit": "of today", "changes": None})
     export_run(run_dir, run_dir.parent / "exported")
     assert json.loads((run_dir.parent / "exported" / "metadata.json").read_text())["commit"] == begun
@@ -772,8 +778,9 @@ def test_a_finished_run_is_extended_from_its_weights_with_an_empty_replay(done, 
     assert script(small_settings(total_steps=900), done) == 0
     err = capsys.readouterr().err
     (entry,) = json.loads((done / "run.json").read_text())["history"]
-    assert entry["step"] >= 600 and len(entry["notes"]) == 2 and all(f": {note}\n" in err for note in entry["notes"])
-    assert "--total_steps=900" in entry["notes"][0] and "empty replay" in entry["notes"][1]
+    assert entry["step"] >= 600 and all(f": {note}\n" in err for note in entry["notes"])
+    empty = "continued from the weights, with an empty replay"
+    assert entry["notes"] == ["--total_steps=900 instead of 600", MOVED, empty]
     assert (done / "progress.csv").read_bytes().startswith(before)
     steps = [int(row["steps"]) for row in rows_of(done)]
     assert steps == sorted(set(steps)) and steps[-1] >= 900
@@ -820,14 +827,13 @@ def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeyp
         return batch(replay, on_policy, groups, progress)
 
     monkeypatch.setattr(PrioritizedReplay, "batch", recorded)
-    settings = small_settings(replay_priority="proportional", learning_rate_final=0.0)
+    settings = small_settings(replay_priority="proportional")
     train(settings, tmp_path / "run", quiet=True)
     assert draws[0] == 10 / 600 and draws[-1] == 1 and draws == sorted(draws)
     draws.clear()
     train(dataclasses.replace(settings, total_steps=700), tmp_path / "run", quiet=True)
     assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
-    moved = "learning_rate, priority_exponent, importance_exponent"
-    assert f"what changes until the end of a run now changes until the new one: {moved}" in capsys.readouterr().err
+    assert f"{MOVED}, priority_exponent, importance_exponent\n" in capsys.readouterr().err
 
 
 def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):
