@@ -31,6 +31,7 @@ class PolicyError(BadInput, ValueError):
     """A directory holds no usable policy; the message says why."""
 class NonFinitePolicy(PolicyError):
     """What a policy answers is not finite; the message says which part of it."""
+    status = 1  # its environments are being played then
 class PolicyFolderError(BadInput, OSError):
     """No policy can be written to a folder; the message says why. Nothing has been changed."""
 class FormatError(BadInput, ValueError):

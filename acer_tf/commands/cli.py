@@ -23,10 +23,11 @@ _KINDS = {"int": "INTEGER", "float": "NUMBER", "comma separated list of strings"
 _FLAGS = "Flags"  # the only section of --help, unless a command names others
 MOST_THREADS = 1024  # more than any machine has; ALE and TensorFlow would start them all
 
-# Python's messages for text that is no number, and ours, which say what would be right.
-_NUMBERS = {
+# Messages of Python and absl for text that is no value, and ours, which say what would be right.
+_VALUES = {
     r"invalid literal for int\(\).*": "must be a whole number, such as 1_000_000",
     r"could not convert string to float.*": "must be a number, such as 0.001 or 1e-3",
+    r"\('Non-boolean argument to boolean flag', .*\)": "must be true or false",
 }
 
 
@@ -112,7 +113,8 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
             print(f"{doc}{help_of(values, required)}")
             sys.exit(0)
         if rest:
-            raise flags.Error(f"not a flag: {rest[0]}")
+            to = "; a flag takes its value as --flag=true" if rest[0].lower() in ("true", "false") else ""
+            raise flags.Error(f"not a flag: {rest[0]}{to}")
         for name in values:
             value, parser = values[name].value, values[name].parser
             if isinstance(parser, _Path) and (reason := _unusable(value)):
@@ -127,7 +129,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         sys.exit(fail(2, f"there is no flag --{error.flagname}: use --{ours}" if ours in values else error))
     except flags.Error as error:
         said = str(error).removeprefix("ERROR:: ")  # absl begins the message for a missing --flagfile so
-        for pythons, ours in _NUMBERS.items():
+        for pythons, ours in _VALUES.items():
             said = re.sub(pythons, ours, said)
         sys.exit(fail(2, said))
 

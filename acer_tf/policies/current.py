@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from acer_tf.networks.policy_network import PolicyNetwork
@@ -56,9 +55,6 @@ class CurrentPolicy(Policy):
                 exploration.epsilon.assign(copy.evaluation_epsilon)
             self._copied = steps
         return function
-
-    def initial_state(self, count: int) -> np.ndarray:
-        return np.zeros((count, self.state_size), np.float32)
 
     @functools.cached_property
     def _served(self) -> tuple[Any, Any]:

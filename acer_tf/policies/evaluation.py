@@ -31,6 +31,7 @@ RANGES = {
     "max_episode_steps": between(1, UNLIMITED),
 }
 _REPORT_SECONDS = 10.0
+_ENDLESS_SECONDS = 60.0  # without the end of an episode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +141,7 @@ def evaluate(
     if env is None and (made := policy.metadata.get("env_function")):  # `env_id` may be the id of another environment
         raise InvalidEnvironment(
             f"the policy was trained in an environment that the function {made} made: give that as env, or name one "
-            f"that is registered, such as --env={env_id}"
+            "that is registered, such as --env=module:Name-v0"
         )
     if env_workers > 1:
         envs.require_workers(env_id, env_workers, env_workers, None if isinstance(env, str) else env)
@@ -172,7 +173,7 @@ def evaluate(
         random = None if greedy else np.random.default_rng((seed, 0, 2))
         hint = ""
         if max_episode_steps is None and not world.has_time_limit:
-            hint = f"no episode has ended, and {env_id} has no time limit: --max_episode_steps would set one"
+            hint = f"no episode ends, and {env_id} has no time limit: --max_episode_steps would set one"
             hint += " (in a training, --evaluate_max_episode_steps)"
         returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint, check), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)
@@ -191,11 +192,12 @@ def _play(
 ) -> Iterator[tuple[float, int]]:
     """Returns and lengths of the first `quota[i]` episodes of every environment i; greedy if `random` is None.
 
-    The first report before which no episode has ended is followed by the `hint`.
+    The first report before which no episode that counts has ended, or none for `_ENDLESS_SECONDS`, is followed by the
+    `hint`.
     """
     scored: list[list[tuple[float, int]]] = [[] for _ in quota]
     score, length, taken = np.zeros(len(quota)), np.zeros(len(quota), np.int64), 0
-    began = reported = time.monotonic()
+    began = reported = ended = time.monotonic()
     step, first_state = world.reset(), policy.initial_state(len(quota))
     if first_state.size and world.pauses:
         raise InvalidEnvironment("a recurrent policy needs a vector environment in NEXT_STEP mode, not SAME_STEP")
@@ -217,12 +219,13 @@ def _play(
         for i in np.flatnonzero(step.last):
             if len(scored[i]) < quota[i]:
                 scored[i].append((float(score[i]), int(length[i])))
+                ended = time.monotonic()
             score[i], length[i] = 0.0, 0
         taken += int(step.mask.sum())
         if report is not None and (now := time.monotonic()) - reported >= _REPORT_SECONDS:
             reported, rate = now, taken / (now - began)
             report(f"{sum(map(len, scored))}/{sum(quota)} episodes, {taken:,} steps, {rate:,.0f} steps/s")
-            if hint and not any(scored):
+            if hint and (ended == began or now - ended >= _ENDLESS_SECONDS):
                 report(hint)
                 hint = ""
     return itertools.chain.from_iterable(scored)

@@ -31,13 +31,20 @@ def read_metadata(directory: Path) -> dict[str, Any]:
         raise PolicyError(f"{directory} is not a policy: it cannot be read: {error.strerror}") from error
 
 
+def _of_run(folder: Path) -> str:
+    """What to do if it is the folder of a run."""
+    if not (folder / "run.json").is_file():
+        return ""
+    return f"; the run in {folder} exports one when it ends: acer_tf export --run_dir={folder} does now"
+
+
 def _read(directory: Path) -> dict[str, Any]:
     if not directory.is_dir():
         what = "a file, not the folder of a SavedModel" if directory.exists() else "it does not exist"
-        raise PolicyError(f"{directory} is not a policy: {what}")
+        raise PolicyError(f"{directory} is not a policy: {what}{_of_run(directory.parent)}")
     if missing := missing_parts(directory):
         inside = [path.parent for path in sorted(directory.glob(f"*/{POLICY_METADATA}"))]
-        hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
+        hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else _of_run(directory)
         raise PolicyError(f"{directory} is not a policy: it has no {', no '.join(missing)}{hint}")
     path = directory / POLICY_METADATA
     try:

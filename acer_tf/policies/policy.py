@@ -67,8 +67,6 @@ class Policy:
         if have != want:
             took, said = (", ".join(map(str, tensors)) for tensors in (have, want))
             raise PolicyError(f"the SavedModel takes {took}, but {POLICY_METADATA} says {said}")
-        if self.state_size and INITIAL_STATE not in saved_model.signatures:
-            raise PolicyError(f"{POLICY_METADATA} names a state, but the SavedModel has no signature {INITIAL_STATE!r}")
 
     def __repr__(self) -> str:
         about = [self.metadata[name] for name in ("env", "agent")]
@@ -89,7 +87,7 @@ class Policy:
 
     def probabilities(self, observation: PerLeaf, action_mask: np.ndarray | None = None) -> np.ndarray:
         """f(·|φ(x)) [N, A] float32, for discrete actions; raises KeyError for continuous ones."""
-        return self.answer(observation, action_mask=action_mask)["probabilities"]
+        return _of_discrete(self.answer(observation, action_mask=action_mask), "probabilities")
 
     def q(self, observation: PerLeaf) -> np.ndarray:
         """Q(x, ·) [N, A] float32, for discrete actions: discounted returns of rewards as the updates used them.
@@ -97,13 +95,11 @@ class Policy:
         Clipped on Atari; with --normalize_rewards or --reward_scale in other units than the environment's.
         Raises KeyError for continuous actions.
         """
-        return self.answer(observation)["q"]
+        return _of_discrete(self.answer(observation), "q")
 
     def initial_state(self, count: int) -> np.ndarray:
         """[count, U] float32: the state with which an episode begins."""
-        if not self.state_size:
-            return np.zeros((count, 0), np.float32)
-        return self._saved_model.signatures[INITIAL_STATE](count=tf.constant(count, tf.int32))["state"].numpy()
+        return np.zeros((count, self.state_size), np.float32)
 
     def answer(
         self, observation: PerLeaf, state: np.ndarray | None = None, action_mask: np.ndarray | None = None
@@ -126,7 +122,8 @@ class Policy:
         for field, (shape, dtype) in wanted.items():
             values, what = np.asarray(given[field]), field.replace("observation", "observations", 1)
             if values.shape[1:] != shape or values.ndim == 0:
-                raise ValueError(f"expected {what} of shape {('N', *shape)}, got {values.shape}")
+                one = ": a single one needs an axis, observation[None]" if values.shape == shape else ""
+                raise ValueError(f"expected {what} of shape {('N', *shape)}, got {values.shape}{one}")
             inputs[_input(field)] = tf.constant(in_dtype(what, values, dtype))
         if len(counts := {len(value) for value in inputs.values()}) > 1:
             raise ValueError(f"expected equally many observations of each name, got {sorted(counts)}")
@@ -141,7 +138,15 @@ class Policy:
             inputs["state"] = tf.constant(in_dtype("states", np.asarray(state), "float32"))
         if self.spec.action_masks or action_mask is not None:
             inputs["action_mask"] = self._mask(action_mask, *counts)
-        return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
+        try:
+            return {name: tensor.numpy() for name, tensor in self.signature(**inputs).items()}
+        except tf.errors.InvalidArgumentError as error:
+            if "determinism" not in str(error):
+                raise
+            raise PolicyError(
+                "a policy draws actions without a seed, which tf.config.experimental.enable_op_determinism forbids: "
+                "leave that out; `evaluate` is deterministic without it"
+            ) from error
 
     def _mask(self, given: np.ndarray | None, count: int) -> tf.Tensor:
         if not self.spec.action_masks:
@@ -153,6 +158,12 @@ class Policy:
                 f"expected an action_mask of shape {shape} of zeros and ones, with a one in each row, got {mask!r:.200}"
             )
         return tf.constant(mask.astype(bool))
+
+
+def _of_discrete(answer: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in answer:
+        raise KeyError(f"a policy of continuous actions has no {name}: `answer` has {', '.join(answer)}")
+    return answer[name]
 
 
 def load_policy(directory: str | Path) -> Policy:

@@ -430,12 +430,12 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
 # Names that other projects give to our settings.
 OTHER_NAMES = dict(algo="agent", batch_size="replay_batch", buffer_size="replay_capacity", env_id="env")
 OTHER_NAMES |= dict(lr="learning_rate", n_envs="num_envs", n_steps="unroll_length", num_steps="unroll_length")
-OTHER_NAMES |= dict(total_timesteps="total_steps")
+OTHER_NAMES |= dict(total_timesteps="total_steps", deterministic="greedy", n_eval_episodes="episodes")
 
 
 def _meant(unknown: str) -> str:
     """A hint at what a name that is no setting's stands for."""
-    if unknown in OTHER_NAMES:
+    if OTHER_NAMES.get(unknown) in setting_types():
         return f": use {OTHER_NAMES[unknown]}"
     near = difflib.get_close_matches(unknown, setting_types(), cutoff=0.7)
     more = "; docs/presets.md lists all, and other flags are arguments of train"

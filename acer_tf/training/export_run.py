@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from acer_tf.errors import RunFolderError
+from acer_tf.files import missing_parts
 from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.policies.export import exporting
 from acer_tf.runs.checkpoint import Checkpoints
@@ -78,7 +79,9 @@ def _newest(run_dir: Path) -> tuple[PolicyNetwork, dict[str, Any]]:
     """The network of the newest undamaged checkpoint, and the metadata of its policy."""
     record = record_in(run_dir)
     if record is None or record.environment is None:
-        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json)")
+        policy = "; it is a policy, which load_policy reads, and with which --initialize_from begins a run"
+        found = policy if not missing_parts(run_dir) else ""
+        raise RunFolderError(f"--run_dir={run_dir} holds no run (no run.json){found}")
     settings = settings_from(record.settings)
     snapshot = Checkpoints(run_dir / "checkpoints").restore(None)
     if snapshot is None or not (steps := snapshot.state["actor"]["steps"]):
