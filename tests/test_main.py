@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from acer_tf.__main__ import commands
+import acer_tf
+from acer_tf.__main__ import commands, main
 from tests.processes import answers_of
 
 pytestmark = pytest.mark.process
@@ -32,6 +33,25 @@ def test_a_command_without_its_packages_names_the_extra(tmp_path):
 def test_a_search_without_optuna_names_its_extra(tmp_path):
     (answer,) = answers_of([["tune", "--help"]], tmp_path, first='sys.modules["optuna"] = None')
     assert answer.status == 2 and "acer_tf[tune]" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--version"], 0, acer_tf.__version__),
+        (["help", "evaluate"], 0, "--policy=PATH"),
+        (["--helpfull"], 0, "usage: python -m acer_tf COMMAND"),
+        (["evalute"], 2, "unknown command 'evalute'; did you mean evaluate? python -m acer_tf --help lists them"),
+        (["xyz"], 2, "unknown command 'xyz'; python -m acer_tf --help lists them"),
+    ],
+)
+def test_what_is_no_command_is_answered(words, status, said, capsys):
+    try:
+        code = main(["acer_tf", *words])
+    except SystemExit as ended:
+        code = ended.code
+    out, err = capsys.readouterr()
+    assert code == status and said in (err if status else out)
 
 
 def help_with(**options):

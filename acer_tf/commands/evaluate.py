@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acer_tf.commands import cli
+from acer_tf.policies.metadata import read_metadata
 from acer_tf.runs.signals import STOPPED, signal_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ flag.bool("json", False, "print one JSON object instead of text")
 @cli.command
 def main(argv: list[str]) -> int:
     cli.parse(FLAGS, argv, __doc__, required=("policy",))
-    cli.require_existing(FLAGS, "policy")
+    read_metadata(Path(FLAGS.policy))
     # Imported here, because it takes seconds: bad flags and --help are answered at once.
     from acer_tf.policies.evaluation import evaluate
     from acer_tf.policies.policy import load_policy

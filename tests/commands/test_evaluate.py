@@ -159,7 +159,7 @@ def test_its_flags_are_its_own() -> None:
         (f"--video={'a' * 300}.mp4", "File name too long"),
         ("--policy=setup.py/policy", "--policy=setup.py/policy"),
         ("--num_envs=0", "num_envs"),
-        ("--greedy=perhaps", "greedy"),
+        ("--greedy=perhaps", "--greedy=perhaps: must be true or false"),
         ("--device=tpu", "--device=tpu"),
         ("--device=gpu:99", "--device=gpu:99"),
         ("--episode=3", "Did you mean: episodes"),
@@ -175,8 +175,11 @@ def test_no_policy_given(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nowhere does not exist" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
+    assert "nowhere is not a policy: it does not exist" in expect_error(capsys, f"--policy={tmp_path / 'nowhere'}")
     assert "no metadata.json, no saved_model.pb" in expect_error(capsys, f"--policy={tmp_path}")
+    (tmp_path / "run.json").touch()
+    for name in ("policy", "."):
+        assert f"acer_tf export --run_dir={tmp_path} does now" in expect_error(capsys, f"--policy={tmp_path / name}")
 
 
 def test_its_bounds_are_those_of_the_evaluation() -> None:
@@ -285,12 +288,11 @@ def test_as_a_program() -> None:
     assert done.stderr.startswith("error: --policy ") and done.stderr.count("\n") == 1
 
 
-def test_an_environment_that_fails_is_named_after_its_traceback(tmp_path, monkeypatch, capsys):
+def test_an_environment_that_fails_is_named_after_its_traceback(cartpole, monkeypatch, capsys):
     def fail(*_, **__):
         raise EnvironmentFailure("own failed in step(): KeyError: 'x'") from KeyError("x")
 
     monkeypatch.setattr(evaluation, "evaluate", fail)
-    monkeypatch.setattr(policy, "load_policy", lambda _: None)
-    assert evaluate.main(["evaluate", f"--policy={tmp_path}"]) == 1
+    assert evaluate.main(["evaluate", f"--policy={cartpole}"]) == 1
     *shown, line = capsys.readouterr().err.splitlines()
     assert (shown, line) == (["KeyError: 'x'"], "error: own failed in step(): KeyError: 'x'")

@@ -166,7 +166,7 @@ def test_a_saved_model_of_something_else_is_refused(cartpole: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("observation", "message"),
     [
-        (np.zeros(4, np.float32), r"expected observations of shape \('N', 4\), got \(4,\)"),
+        (np.zeros(4, np.float32), r"of shape \('N', 4\), got \(4,\): a single one needs an axis, observation\[None\]"),
         (np.zeros((1, 3), np.float32), r"got \(1, 3\)"),
         (np.float32(0), r"got \(\)"),
         (np.zeros((1, 4), np.complex64), "expected float32 observations, got complex64"),

@@ -132,6 +132,13 @@ def test_a_link_is_not_written_through(tmp_path):
     assert (tmp_path / "victim").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["progress.csv", "checkpoints", "best_policy"])
+def test_what_a_lost_run_left_is_not_taken_for_that_of_a_new_one(name, tmp_path):
+    (tmp_path / name).mkdir()
+    with pytest.raises(RunFolderError, match=f"has a {name} but no run.json: choose another folder"):
+        known_run(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["a [1]", "a\\\\b"])
 def test_a_folder_whose_policy_tensorflow_could_not_read_is_refused(name, tmp_path):
     with pytest.raises(RunFolderError, match="which TensorFlow takes for a pattern"):
