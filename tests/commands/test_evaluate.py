@@ -18,7 +18,7 @@ from acer_tf.commands import evaluate
 from acer_tf.errors import EnvironmentFailure
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network
-from acer_tf.policies import evaluation, policy
+from acer_tf.policies import evaluation
 from acer_tf.policies.export import export_policy
 from acer_tf.policies.video import Video
 from acer_tf.runs.signals import Terminated
