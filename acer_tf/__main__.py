@@ -12,7 +12,6 @@ import signal
 import sys
 from pathlib import Path
 
-import acer_tf
 from acer_tf.runs.signals import STOPPED, USUAL, interrupt, signal_of, stop_behind
 
 # The extra that brings a package.
@@ -94,16 +93,17 @@ def _run(argv: list[str]) -> int:
             install = f"{name} needs {package}, which is not installed: pip install 'acer_tf[{_EXTRAS[package]}]'"
             print(f"error: {install}", file=sys.stderr)
             return 2
+    every = known | {"benchmark": _BENCHMARK}
+    if name == "help" and argv[2:]:
+        return _run([argv[0], argv[2], "--help"])
     if name in ("help", "-h", "-help", "--help", "--helpfull"):
-        if argv[2:] and argv[2] in known:
-            return _run([argv[0], argv[2], "--help"])
-        usage = "\n".join(f"  {command:26}{line}" for command, line in (known | {"benchmark": _BENCHMARK}).items())
+        usage = "\n".join(f"  {command:26}{line}" for command, line in every.items())
         print(f"usage: python -m acer_tf COMMAND [flags]; COMMAND --help lists its flags\n\n{usage}")
         return 0
     if name == "--version":
-        print(acer_tf.__version__)
+        print(importlib.import_module("acer_tf").__version__)
         return 0
-    near = difflib.get_close_matches(name, known, 1)
+    near = difflib.get_close_matches(name, every, 1)
     meant = f"did you mean {near[0]}? " if near else ""
     print(f"error: unknown command {name!r}; {meant}python -m acer_tf --help lists them", file=sys.stderr)
     return 2

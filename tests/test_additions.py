@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.processes import answers_of
+from tests.test_readme import TEXT
 
 ROOT = Path(__file__).parents[1]
-EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def _example(page: str, module: str) -> str:
+    return re.findall(rf"```python\n# {module}\.py\n(.*?)```", TEXT[page], flags=re.DOTALL)[0]
+
 
 # By file: the line after which a line is added and that line, or for a new file its content.
 Edits = dict[str, tuple[str, str] | str]
@@ -35,14 +40,14 @@ RULE: Edits = {
         '    "acer": Rule(_ACER, recurrent=True),',
         '    "vtrace": Rule("acer_tf.agents.vtrace:VTrace", fixed={"trust_region_delta": math.inf}),',
     ),
-    "acer_tf/agents/vtrace.py": re.findall(r"```python\n# my_rules.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0],
+    "acer_tf/agents/vtrace.py": _example("docs/extending.md", "my_rules"),
 }
 FAMILY: Edits = {
     "acer_tf/envs/__init__.py": (
         "FAMILIES: dict[str, Family] = {",
         '    "corridor": Family(("short", "long"), ("classic", "")),',
     ),
-    "acer_tf/envs/corridor.py": re.findall(r"```python\n# my_envs.py\n(.*?)```", EXTENDING, flags=re.DOTALL)[0]
+    "acer_tf/envs/corridor.py": _example("docs/environments.md", "my_envs")
     + """
 
 def make_corridor(name, num_envs, seeds, *, max_episode_steps, **options):

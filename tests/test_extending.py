@@ -1,4 +1,4 @@
-"""The pages on what is one's own: their files, commands and examples work in an empty folder."""
+"""The pages about a user's own parts: their files, commands and examples work in an empty folder."""
 
 import csv
 import importlib.util

@@ -24,7 +24,7 @@ OTHER_PROGRAMS = ("benchmarks.__main__", "benchmarks.ladder", "benchmarks.peers"
 COMMENTED_PRINT = re.compile(r"\bprint\(.*\)  # (.*)")
 
 
-# Of one's own: files that test_extending.py runs in one folder, in this order, since one uses another's.
+# Their examples are files that test_extending.py runs in one folder, in this order, since some use earlier ones.
 EXAMPLES = ("docs/environments.md", "docs/extending.md", "docs/training.md")
 
 
@@ -105,6 +105,7 @@ def test_every_command_and_flag_that_is_named_exists():
     known = {name for program in programs for name in getattr(importlib.import_module(program), "FLAGS", ())}
     known |= {name for figure in figures().values() if figure.methods for name in pipeline.define(figure)}
     others = {"logdir", "dir", "tag_set", "signature_def", "inputs"}  # TensorBoard's and saved_model_cli's
+    others |= {"version"}  # of acer_tf itself
     others |= {"no", "algorithm"}  # pip's --no-deps, results/peers/sb3_learn.py's
     others |= {"record", "head", "address"}  # --record-durations of tests/conftest.py; ray start's
     flags = set(re.findall(r"--(\w+)", EVERYTHING))

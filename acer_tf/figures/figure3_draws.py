@@ -125,11 +125,11 @@ def report(recorded: RecordedRuns) -> Report:
     head = f"task, method, draws finished, steps, best {BEST_DRAWS}, all, paper at equal steps, paper at its end"
     caption = (
         f"Return: {control.OURS}, at the steps that all draws have done. Best {BEST_DRAWS}: mean ± standard deviation "
-        f"of the {BEST_DRAWS} draws with the highest return, as in the paper; all: mean of those begun. "
+        f"of at most {BEST_DRAWS} draws with the highest return, as in the paper; all: mean of those begun. "
         f"{control.CAVEAT}"
     )
     drawn = (
-        f"Lines: ours, the mean of the {BEST_DRAWS} best draws and its standard error; dashed: the paper's, mean and "
+        f"Lines: ours, the mean of the best {BEST_DRAWS} draws and its standard error; dashed: the paper's, mean and "
         f"standard deviation of its five best of thirty. {control.CAVEAT}"
     )
     every = "Every draw, best first: its learning rate, δ, and return as above."

@@ -238,6 +238,8 @@ def oracle_gains(updates: Updates) -> Finding:
         grown = Comparison(Estimate(growth(*groups), math.nan, math.nan), 1.0, "2 runs", 2, what)
         return Finding([grown], ours, theirs)
     grown = compare(growth, *groups, even=1.0, unit="runs", what=what)
+    if len(sizes) == 2:  # which a power fits as well
+        return Finding([grown, Comparison(needs="3 sizes")], ours, theirs)
     fitted = compare(misfits, *groups, even=0.0, unit="runs", what="misfit of a power less that of an exponential")
     return Finding([grown, fitted], ours, theirs)
 

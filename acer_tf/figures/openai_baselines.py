@@ -108,7 +108,7 @@ def published_curve(runs: Sequence[RunCurve]) -> Finding:
         wide = Estimate(value, least - float(np.mean(high - mean)), greatest + float(np.mean(mean - low)))
         hidden = least * greatest > 0 and wide.low * wide.high < 0
         needs = "published runs with a narrower band" if hidden else gap.needs
-        gains.append(gap._replace(estimate=wide, needs=needs))
+        gains.append(gap._replace(estimate=wide, needs=needs, needed=np.inf if hidden else gap.needed))
         ours.append(number(float(mine.mean()), 1))
         ranges.append(f"{begins / 1e6:.2f}–{ends / 1e6:.2f}M")
         shown = [number(float(values.mean()), 1) for values in (mean, low, high)]

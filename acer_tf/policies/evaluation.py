@@ -173,7 +173,7 @@ def evaluate(
         random = None if greedy else np.random.default_rng((seed, 0, 2))
         hint = ""
         if max_episode_steps is None and not world.has_time_limit:
-            hint = f"no episode ends, and {env_id} has no time limit: --max_episode_steps would set one"
+            hint = f"no episode has ended for long, and {env_id} has no time limit: --max_episode_steps would set one"
             hint += " (in a training, --evaluate_max_episode_steps)"
         returns, steps = zip(*_play(policy, world, quota, random, recorder, report, hint, check), strict=True)
     frames = tuple(count * policy.spec.frames_per_step for count in steps)

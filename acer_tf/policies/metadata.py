@@ -35,7 +35,7 @@ def _of_run(folder: Path) -> str:
     """What to do if it is the folder of a run."""
     if not (folder / "run.json").is_file():
         return ""
-    return f"; the run in {folder} exports one when it ends: acer_tf export --run_dir={folder} does now"
+    return f"; {folder} holds a run: acer_tf export --run_dir={folder} makes a policy of its newest checkpoint"
 
 
 def _read(directory: Path) -> dict[str, Any]:

@@ -190,7 +190,9 @@ def compare(
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
     p = test.p(*groups) if test else np.nan
     if test and p > _LEVEL and gap:
-        needed = max(needed, test.needed(*groups))
+        # Tasks are counted as the distance from even grows, in standard errors.
+        by_test = test.needed(*groups) if unit != "tasks" else runs * (norm.isf(_LEVEL / 2) / norm.isf(p / 2)) ** 2
+        needed = max(needed, by_test)
     needed = max(runs + 1, math.ceil(needed)) if needed <= _MANY else needed
     text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {needed} {unit}"
     return Comparison(estimate, even, text, needed, what, p)

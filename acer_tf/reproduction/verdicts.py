@@ -24,8 +24,8 @@ RULE = (
     "A comparison is the probability of improvement: that a run of one method beats one of the other at equal steps "
     "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes "
     "that value and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
-    "corrected neither for the number of comparisons nor for that of looks: who runs more seeds until a p is small "
-    "finds one without any effect in about 1 of 10 cases with looks at 4 to 10). A mean gap to a published curve is "
+    "corrected neither for the number of comparisons nor for that of looks: where there is no effect, about 1 of 10 "
+    "experiments shows one if it is looked at after each of 4 to 10 seeds). A mean gap to a published curve is "
     "over the range from a third of its rise on; the published band widens its interval, and the exact test of signs "
     "takes the place of the other. A comparison of another kind has no such test; the interval of a difference of two "
     "gains is too narrow (without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",

@@ -125,7 +125,7 @@ def known_run(run_dir: Path) -> RunRecord | None:
                     "and would not be replaced at the end: move it away, or choose another folder"
                 )
         record = record_in(run_dir)
-        remains = [name for name in ("progress.csv", "checkpoints", "best_policy") if (run_dir / name).exists()]
+        remains = [name for name in ("progress.csv", "checkpoints") if (run_dir / name).exists()]
     except OSError as error:
         raise RunFolderError(f"--run_dir={run_dir} cannot be used: {error}") from error
     if record is None and remains:
@@ -188,10 +188,10 @@ def changes_in(record: RunRecord, settings: Settings, env_function: str | None) 
 
 def _until_the_end(settings: Settings) -> list[str]:
     """The settings whose values change until the end of a run."""
-    found = [name for name in ("learning_rate", "entropy_weight") if getattr(settings, f"{name}_final") is not None]
+    names = ["learning_rate", "entropy_weight"]
     if settings.replay_priority != "uniform":
-        found += ["priority_exponent", "importance_exponent"]
-    return found
+        names += ["priority_exponent", "importance_exponent"]
+    return [name for name in names if getattr(settings, f"{name}_final") not in (None, getattr(settings, name))]
 
 
 def may_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:

@@ -179,7 +179,8 @@ def test_a_directory_that_is_no_policy(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no metadata.json, no saved_model.pb" in expect_error(capsys, f"--policy={tmp_path}")
     (tmp_path / "run.json").touch()
     for name in ("policy", "."):
-        assert f"acer_tf export --run_dir={tmp_path} does now" in expect_error(capsys, f"--policy={tmp_path / name}")
+        said = expect_error(capsys, f"--policy={tmp_path / name}")
+        assert f"acer_tf export --run_dir={tmp_path} makes a policy" in said
 
 
 def test_its_bounds_are_those_of_the_evaluation() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,6 +183,26 @@ def test_episodes_without_end_are_cut_where_the_caller_says() -> None:
     policy = FakePolicy("Endless-v0", dataclasses.replace(SPEC, frames_per_step=1))
     result = run(policy, episodes=3, num_envs=2, max_episode_steps=7, env=Endless)
     assert result.steps == result.returns == (7, 7, 7) and result.max_episode_steps == 7
+
+
+def test_episodes_that_stay_behind_are_named_although_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two environments is endless; the other one goes on after its share."""
+    monkeypatch.setattr(evaluation, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(evaluation, "_ENDLESS_SECONDS", 0.05)
+    made = itertools.count()
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        if "--max_episode_steps" in line or len(lines) > 100_000:
+            raise KeyboardInterrupt
+
+    def make() -> Any:
+        return TimeLimit(Endless(), 1) if next(made) % 2 else Endless()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(FakePolicy("Endless-v0", dataclasses.replace(SPEC, frames_per_step=1)), env=make, report=report)
+    assert "--max_episode_steps" in lines[-1] and not lines[-2].startswith("0/")
 
 
 @pytest.mark.parametrize("limited", [False, True])

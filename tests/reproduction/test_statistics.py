@@ -212,7 +212,7 @@ def test_what_would_decide_is_where_the_exact_test_of_the_same_estimate_is_signi
     x, y = groups(5)
     assert wins(x, y) == won / 25
     exact = next(n for n in itertools.count(5) if permutation_p(*groups(n)) <= 0.05)
-    assert statistics._needed_of_wins(x, y) == pytest.approx(exact, rel=0.1)
+    assert statistics._needed_of_wins(x, y) == pytest.approx(exact, rel=0.15)
 
 
 @pytest.mark.slow

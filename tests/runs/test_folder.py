@@ -132,7 +132,7 @@ def test_a_link_is_not_written_through(tmp_path):
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["progress.csv", "checkpoints", "best_policy"])
+@pytest.mark.parametrize("name", ["progress.csv", "checkpoints"])
 def test_what_a_lost_run_left_is_not_taken_for_that_of_a_new_one(name, tmp_path):
     (tmp_path / name).mkdir()
     with pytest.raises(RunFolderError, match=f"has a {name} but no run.json: choose another folder"):

@@ -528,8 +528,9 @@ def attributes_of(name: str, source: str) -> set[str]:
 
 
 def test_every_setting_is_read_where_runs_are_built():
+    of_runs = ("active_run", "build", "evaluations", "initialize", "loop", "run", "train")
     files = [
-        *(TRAINING / f"{name}.py" for name in ("build", "evaluations", "initialize", "loop", "run", "train")),
+        *(TRAINING / f"{name}.py" for name in of_runs),
         *AGENTS.glob("*.py"),
     ]
     read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))

@@ -21,7 +21,7 @@ from acer_tf.networks.discrete import Network
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import Policy, load_policy
+from acer_tf.policies.policy import load_policy
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.settings import make_settings
@@ -277,15 +277,6 @@ def test_a_policy_whose_metadata_do_not_match_its_state_is_refused(
     (copy / "metadata.json").write_text(json.dumps(metadata | {"state_size": 0}))
     with pytest.raises(PolicyError, match="state.*metadata.json"):
         load_policy(copy)
-
-
-def test_a_policy_without_its_initial_state_is_refused(exported: tuple[Network, Path]) -> None:
-    class WithoutFirstState:
-        signatures = {"serving_default": tf.saved_model.load(str(exported[1])).signatures["serving_default"]}
-
-    metadata = json.loads((exported[1] / "metadata.json").read_text())
-    with pytest.raises(PolicyError, match="initial_state"):
-        Policy(metadata, WithoutFirstState())
 
 
 @pytest.mark.parametrize(("observations", "states"), [(1, 3), (3, 1)])

@@ -833,7 +833,7 @@ def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeyp
     draws.clear()
     train(dataclasses.replace(settings, total_steps=700), tmp_path / "run", quiet=True)
     assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
-    assert f"{MOVED}, priority_exponent, importance_exponent\n" in capsys.readouterr().err
+    assert f"{MOVED}, importance_exponent\n" in capsys.readouterr().err
 
 
 def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):

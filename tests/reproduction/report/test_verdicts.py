@@ -83,9 +83,9 @@ AGAINST = "undecided: needs 4 seeds to contradict it"
 
 
 def comparison(
-    value: float, low: float = math.nan, high: float = math.nan, needs: str = "4 seeds", p: float = math.nan
+    value: float, low: float = math.nan, high: float = math.nan, needs: str = "4 seeds", **more: float
 ) -> Comparison:
-    return Comparison(Estimate(value, low, high), 0.5, needs, p=p)
+    return Comparison(Estimate(value, low, high), 0.5, needs, **more)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,16 @@ def comparison(
         ([comparison(0.9, 0.6, 1.0, p=0.057)], "undecided: needs 4 seeds", "0.90 [0.60, 1.00], p = 0.057"),
         ([comparison(0.1, 0.0, 0.4, p=0.0004)], "contradicted", "0.10 [0.00, 0.40], p < 0.001"),
         ([comparison(0.1, 0.0, 0.4, p=0.06)], AGAINST, "0.10 [0.00, 0.40], p = 0.060"),
+        (  # all must be shown to support, one suffices to contradict
+            [comparison(0.7, 0.4, 1.0, "9 seeds", needed=9), comparison(0.6, 0.2, 0.9, "20 seeds", needed=20)],
+            "undecided: needs 20 seeds",
+            "0.60 [0.20, 0.90]",
+        ),
+        (
+            [comparison(0.4, 0.2, 0.9, "30 seeds", needed=30), comparison(0.3, 0.25, 0.6, "8 seeds", needed=8)],
+            "undecided: needs 8 seeds to contradict it",
+            "0.40 [0.20, 0.90]",
+        ),
         (  # what is not shown comes before what is, even if its interval ends higher
             [comparison(0.9, 0.6, 1.0, p=0.06), comparison(0.8, 0.55, 0.9, p=0.01)],
             "undecided: needs 4 seeds",
