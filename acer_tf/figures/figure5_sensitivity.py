@@ -4,13 +4,14 @@ python -m acer_tf figure5_sensitivity --tasks=cheetah --agents=draw0,draw1,draw2
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import norm, rankdata, spearmanr
 
 from acer_tf.figures import figure3_continuous, figure3_draws
 from acer_tf.reproduction.control import CAVEAT, DEVIATIONS, OURS, REPLAY_STEPS, TASKS
@@ -18,10 +19,11 @@ from acer_tf.reproduction.curves import RecordedRuns, final_return, reached
 from acer_tf.reproduction.figure import Claim, Figure, Finding, Judged, Method
 from acer_tf.reproduction.published import SearchPoint, published_search
 from acer_tf.reproduction.report.output import Drawing, Report, Table, mean_with_error, number, panels
-from acer_tf.reproduction.statistics import compare
+from acer_tf.reproduction.statistics import Test, compare
 from acer_tf.reproduction.verdicts import own_design
 
 _AGENT = "acer_continuous"
+_SHUFFLES = 9_999
 
 
 def drawn_methods() -> dict[str, Method]:
@@ -97,8 +99,23 @@ def settings_matter(recorded: RecordedRuns) -> Finding:
     theirs, ours = np.concatenate(ranks).T if ranks else np.zeros((2, 0))
     if not (ours.any() and theirs.any()):
         return Finding(())
-    rank = compare(_correlation, ours[None], theirs[None], even=0.0, unit="draws", what="rank correlation")
+    sizes = [len(of_task) for of_task in ranks]
+    test = Test(functools.partial(_shuffled_p, sizes), _needed)
+    rank = compare(_correlation, ours[None], theirs[None], test=test, even=0.0, unit="draws", what="rank correlation")
     return Finding([rank], "with the paper's returns at the settings next to ours")
+
+
+def _shuffled_p(sizes: Sequence[int], ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The share of orders in which chance correlates our returns as much, if it shuffles them within each task."""
+    rng, found = np.random.default_rng(0), abs(_correlation(ours, theirs)) - 1e-9
+    tasks = np.split(ours[0], np.cumsum(sizes)[:-1])
+    shuffled = (np.concatenate([rng.permutation(of_task) for of_task in tasks])[None] for _ in range(_SHUFFLES))
+    return (1 + sum(abs(_correlation(order, theirs)) >= found for order in shuffled)) / (1 + _SHUFFLES)
+
+
+def _needed(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """By the variance of a correlation where there is none, 1 / (n − 1)."""
+    return 1 + (norm.isf(0.025) / _correlation(ours, theirs)) ** 2
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:

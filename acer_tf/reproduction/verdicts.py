@@ -25,10 +25,11 @@ RULE = (
     "(no difference: 0.5), or what is named (no difference: 0). It is significant where its 95 % interval excludes "
     "that value and, between two methods, the exact permutation test of the runs has a p of at most 0.05 (two-sided, "
     "corrected neither for the number of comparisons nor for that of looks: where there is no effect, about 1 of 10 "
-    "experiments shows one if it is looked at after each of 4 to 10 seeds). A mean gap to a published curve is "
-    "over the range from a third of its rise on; the published band widens its interval, and the exact test of signs "
-    "takes the place of the other. A comparison of another kind has no such test; the interval of a difference of two "
-    "gains is too narrow (without any effect it excludes 0 in 7 to 9 % of cases with 3 or 4 seeds).",
+    "experiments shows one if it is looked at after each of 4 to 10 seeds). A mean gap to a published curve is over "
+    "the range from a third of its rise on; the published band widens its interval, and the exact test of signs takes "
+    "the place of the other. A rank correlation has that of shuffled draws. A comparison of another kind has no such "
+    "test; the interval of a difference of two gains is too narrow (without any effect it excludes 0 in 7 to 9 % of "
+    "cases with 3 or 4 seeds).",
     "Supported: every comparison of the claim is significant, in its favour; of replay ratios, each that was run is "
     "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; it says with "
     "how much in all on these tasks it would just be supported or, where that is said, contradicted, if the estimates "
