@@ -566,7 +566,7 @@ def test_what_was_learned_in_an_environment_that_a_function_made_is_not_taken_to
     policy = train(small_settings(total_steps=100), run_dir, env=CartPoleEnv, quiet=True)
     for path in (run_dir / "run.json", policy / "metadata.json"):
         assert json.loads(path.read_text())["env_function"] == made
-    with pytest.raises(InvalidEnvironment, match=f"the function {made} made: give that as env, .*--env=CartPole-v1"):
+    with pytest.raises(InvalidEnvironment, match=f"the function {made} made: give that as env, .*--env=module:Name-v0"):
         evaluate(policy, episodes=1)
     for env in (CartPoleEnv, "CartPole-v1"):
         assert evaluate(policy, episodes=1, env=env, max_episode_steps=9).episodes == 1
