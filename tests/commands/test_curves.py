@@ -99,6 +99,9 @@ def test_runs_in_several_environments_have_a_panel_and_rows_each(tmp_path):
     assert list(read_evidence(output).figures) == ["figure", "hours"]
     assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={output}", "--hours", "--title=Two"]) == 0
     assert all((output / f"{name}.svg").read_text().count(">Two<") == 1 for name in ("figure", "hours"))
+    (output / "mine.png").touch()
+    assert curves.main(["curves", f"--runs=ours={a},{b}", f"--output={output}"]) == 0
+    assert {path.name for path in output.glob("*.[ps][nv]g")} == {"figure.png", "figure.svg", "mine.png"}
 
 
 def test_hours_are_refused_where_no_log_has_them(tmp_path, capsys):

@@ -78,9 +78,9 @@ class Report:
 
 
 def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
-    """Writes tables and figures, then experiment.json, which names them."""
+    """Writes tables and figures, then experiment.json, which names them; those that it named before are gone then."""
     # If the call is stopped here, `own_evidence` must not take the tables and figures for files of the user's.
-    if read_evidence(folder) is None:
+    if (before := read_evidence(folder)) is None:
         write_evidence(folder, evidence)
     for name, table in report.tables.items():
         write_table(table, folder, name)
@@ -88,6 +88,13 @@ def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
         save(drawing.figure, folder, name)
     captions = [{name: made.caption for name, made in of.items()} for of in (report.tables, report.figures)]
     write_evidence(folder, dataclasses.replace(evidence, tables=captions[0], figures=captions[1]))
+    if before is not None:
+        for names, made, ends in (
+            (before.tables, report.tables, ("csv", "md")),
+            (before.figures, report.figures, ("png", "svg")),
+        ):
+            for name, end in itertools.product(names.keys() - made.keys(), ends):
+                (folder / f"{name}.{end}").unlink(missing_ok=True)
 
 
 def number(value: float | None, digits: int = 2) -> str:
