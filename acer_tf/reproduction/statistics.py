@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
     needs: str = "runs of it"  # what would decide it where interval and test do not
     needed: float = math.inf  # the number in it, to compare
     what: str = ""  # the estimate; by default the probability that a run of one kind beats one of the other
-    p: float = np.nan  # of the exact test, two-sided; NaN where `compare` has none
+    p: float = np.nan  # of the test, two-sided; NaN where `compare` has none
 
     @property
     def side(self) -> int:
@@ -88,7 +88,7 @@ def interquartile_mean_curve(scores: np.ndarray) -> Estimate:
 
 
 class Test(NamedTuple):
-    """An exact test of whether a metric of groups of runs is even, as the bootstrap's intervals of few are too narrow.
+    """A test of whether a metric of groups of runs is even: the bootstrap's intervals of few runs are too narrow.
 
     Both functions take the groups.
     """
@@ -190,9 +190,10 @@ def compare(
     needed = runs * (abs(value - bound) / gap) ** 2 if gap else math.inf
     p = test.p(*groups) if test else np.nan
     if test and p > _LEVEL and gap:
-        # Tasks are counted as the distance from even grows, in standard errors.
-        by_test = test.needed(*groups) if unit != "tasks" else runs * (norm.isf(_LEVEL / 2) / norm.isf(p / 2)) ** 2
-        needed = max(needed, by_test)
+        # With the square root of the tasks the estimate's distance from even grows, in standard errors.
+        apart = norm.isf(p / 2)
+        by_tasks = runs * (norm.isf(_LEVEL / 2) / apart) ** 2 if apart > 0 else math.inf
+        needed = max(needed, by_tasks if unit == "tasks" else test.needed(*groups))
     needed = max(runs + 1, math.ceil(needed)) if needed <= _MANY else needed
     text = f"more than {_MANY} {unit}" if needed > _MANY else f"about {needed} {unit}"
     return Comparison(estimate, even, text, needed, what, p)
