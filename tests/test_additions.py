@@ -43,7 +43,7 @@ RULE: Edits = {
     "acer_tf/agents/vtrace.py": _example("docs/extending.md", "my_rules"),
 }
 FAMILY: Edits = {
-    "acer_tf/envs/__init__.py": (
+    "acer_tf/envs/families.py": (
         "FAMILIES: dict[str, Family] = {",
         '    "corridor": Family(("short", "long"), ("classic", "")),',
     ),

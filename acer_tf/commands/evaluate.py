@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The object that --json prints; "human_normalized" is the normalised mean of whole Atari episodes, else None."""
-    from acer_tf.envs import family_of
+    from acer_tf.envs.families import family_of
     from acer_tf.reproduction.scores import human_normalized
 
     atari = family_of(result.env).atari

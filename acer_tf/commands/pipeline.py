@@ -10,7 +10,7 @@ from typing import Any
 from absl import flags
 
 from acer_tf.commands import cli, sweep_flags
-from acer_tf.envs import split_id
+from acer_tf.envs.families import split_id
 from acer_tf.errors import EvidenceError, SettingsError
 from acer_tf.files import remove_empty
 from acer_tf.reproduction.cells import Cell

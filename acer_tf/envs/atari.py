@@ -7,7 +7,8 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from acer_tf.envs import ATARI_ROMS, UNLIMITED, AtariPreset
+from acer_tf.envs import UNLIMITED
+from acer_tf.envs.families import ATARI_ROMS, AtariPreset
 from acer_tf.envs.vector import VectorEnvironment
 
 

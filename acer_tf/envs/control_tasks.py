@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from acer_tf.envs import CONTROL_TASKS
+from acer_tf.envs.families import CONTROL_TASKS
 
 SUITE = Path(dm_control.__file__).parent / "suite"  # importing it instead takes seconds, and looks for OpenGL
 

@@ -15,8 +15,9 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from acer_tf.envs import ATARI_GAMES, UNLIMITED, EnvFactory, unknown
+from acer_tf.envs import UNLIMITED, EnvFactory
 from acer_tf.envs.checked import CheckedVector
+from acer_tf.envs.families import ATARI_GAMES, unknown
 from acer_tf.envs.masks import Reader, reader_of, seen
 from acer_tf.envs.mujoco_rendering import View, require_gl, without_gl
 from acer_tf.envs.own_vectors import OwnVector, made_by

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from acer_tf import envs, resources
-from acer_tf.envs import ATARI_PRESETS, UNLIMITED, AtariPreset, family_of
+from acer_tf.envs import UNLIMITED
+from acer_tf.envs.families import ATARI_PRESETS, AtariPreset, family_of
 from acer_tf.envs.vector import VectorEnvironment, closing
 from acer_tf.errors import InvalidEnvironment, NonFinitePolicy, PolicyError, SettingsError
 from acer_tf.policies.policy import Policy, load_policy

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from acer_tf.envs import ATARI_PRESETS, family_of
+from acer_tf.envs.families import ATARI_PRESETS, family_of
 from acer_tf.errors import PolicyFolderError
 from acer_tf.files import POLICY_METADATA, is_taken, remove_empty, sync
 from acer_tf.networks.continuous import ContinuousNetwork

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction import curves
 from acer_tf.reproduction.curves import ATARI_WINDOW_STEPS, Axis, RecordedRuns, RunCurve
 from acer_tf.reproduction.figure import Finding, Method

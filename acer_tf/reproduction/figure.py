@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from absl.flags import FlagValues
 
-from acer_tf.envs import split_id
+from acer_tf.envs.families import split_id
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.statistics import Comparison

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.ticker import LogLocator
 
-from acer_tf.envs import MINATAR_GAMES
+from acer_tf.envs.families import MINATAR_GAMES
 from acer_tf.reproduction import curves, statistics
 from acer_tf.reproduction.atari import RATIOS, SHOWN, replay_ratio_methods, style_of
 from acer_tf.reproduction.curves import Axis, RecordedRuns, RunCurve

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction.published import read_table
 
 # Atari-5 (Aitchison et al. 2022): the five games whose scores best predict the median over 57, by the authors' fit

@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from acer_tf.envs import family_of, spec
+from acer_tf.envs import spec
+from acer_tf.envs.families import family_of
 from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.settings.rules import RULES, rule_of, rules_for
 

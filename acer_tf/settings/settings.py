@@ -12,7 +12,8 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from acer_tf.envs import ATARI_PRESETS, UNLIMITED, Family, family_of
+from acer_tf.envs import UNLIMITED
+from acer_tf.envs.families import ATARI_PRESETS, Family, family_of
 from acer_tf.errors import SettingsError
 from acer_tf.networks.torsos import HEADS, TORSOS
 from acer_tf.references import is_reference

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from acer_tf import envs
 from acer_tf.agents.agent import Agent
+from acer_tf.envs.families import ATARI_PRESETS
 from acer_tf.envs.vector import closing
 from acer_tf.errors import AcerError, Interrupted, Mismatch, RunFolderError, SettingsError
 from acer_tf.importing import without_collections
@@ -134,7 +135,7 @@ def _restore(
             logged = job.episodes.steps
             begins["replay_from"] = {"steps": logged, "rows_per_environment": job.episodes.rows}
             job.say(f"replay begins with {replay.stored:,} rows per environment, of {logged:,} logged steps")
-        preset = envs.ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
+        preset = ATARI_PRESETS[settings.atari_preset] if settings.family.atari else None
         details: dict[str, Any] = {
             "environment": dataclasses.asdict(agent.network.spec),
             "env_function": envs.name_of(job.env),

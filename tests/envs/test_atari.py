@@ -12,11 +12,12 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorEnv
 
 from acer_tf import envs
-from acer_tf.envs import ATARI_ROMS, atari
+from acer_tf.envs import atari
+from acer_tf.envs.families import ATARI_GAMES, ATARI_PRESETS, ATARI_ROMS, AtariPreset
 from tests.core import first_in_core
 
-ACER = envs.ATARI_PRESETS["acer2016"]
-MACHADO = envs.ATARI_PRESETS["machado2018"]
+ACER = ATARI_PRESETS["acer2016"]
+MACHADO = ATARI_PRESETS["machado2018"]
 
 
 def rollout(env, steps, seed=0):
@@ -201,9 +202,9 @@ def test_the_frame_cap_equals_that_of_ale_but_for_its_stale_last_frame():
 
 
 def test_presets():
-    assert envs.AtariPreset(4, True, 84, 84, True, 4, 30, True, 0.0, False, True, 108_000) == ACER
-    assert envs.AtariPreset(4, True, 84, 84, True, 4, 0, False, 0.25, True, False, 108_000) == MACHADO
-    assert envs.AtariPreset(**dataclasses.asdict(MACHADO)) == MACHADO
+    assert AtariPreset(4, True, 84, 84, True, 4, 30, True, 0.0, False, True, 108_000) == ACER
+    assert AtariPreset(4, True, 84, 84, True, 4, 0, False, 0.25, True, False, 108_000) == MACHADO
+    assert AtariPreset(**dataclasses.asdict(MACHADO)) == MACHADO
     assert envs.spec("atari/Pong") == envs.make("atari/Pong", 2, 1).spec
     assert envs.spec("atari/Pong").observation_shape == (4, 84, 84)
     assert envs.spec("atari/Pong").frames_per_step == 4
@@ -304,12 +305,12 @@ def test_rendering_changes_no_episode():
 
 
 def test_57_games():
-    assert len(set(envs.ATARI_GAMES)) == 57
-    assert {"MsPacman", "UpNDown", "Hero", "Surround", "StarGunner", "Jamesbond"} <= set(envs.ATARI_GAMES)
+    assert len(set(ATARI_GAMES)) == 57
+    assert {"MsPacman", "UpNDown", "Hero", "Surround", "StarGunner", "Jamesbond"} <= set(ATARI_GAMES)
 
 
 # One in six here; all of them with `pytest -m slow`.
-GAMES = [pytest.param(g, marks=[] if i % 6 == 0 else pytest.mark.slow) for i, g in enumerate(envs.ATARI_GAMES)]
+GAMES = [pytest.param(g, marks=[] if i % 6 == 0 else pytest.mark.slow) for i, g in enumerate(ATARI_GAMES)]
 
 
 @pytest.mark.parametrize("game", GAMES)

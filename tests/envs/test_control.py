@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
+from acer_tf.envs.families import CONTROL_TASKS
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 pytest.importorskip("dm_control")
@@ -62,7 +63,7 @@ def test_a_fall_ends_the_walkers_return():
     np.testing.assert_allclose(height[np.roll(last, 1, axis=0)], 1.3, atol=0.01)
 
 
-@pytest.mark.parametrize("task", envs.CONTROL_TASKS)
+@pytest.mark.parametrize("task", CONTROL_TASKS)
 def test_rows(task, short):
     env = envs.make(f"control/{task}", 2, 3)
     steps = play(env, 14)
@@ -107,7 +108,7 @@ def test_environments_that_end_at_different_times(monkeypatch):
             np.testing.assert_array_equal(a[:1], b)
 
 
-@pytest.mark.parametrize("task", envs.CONTROL_TASKS)
+@pytest.mark.parametrize("task", CONTROL_TASKS)
 def test_results_depend_on_the_seed_and_not_on_threads(task, short):
     def observations(seed, threads, num_envs=5):
         steps = play(envs.make(f"control/{task}", num_envs, seed, threads=threads), 12)
@@ -152,13 +153,13 @@ def test_divergence_is_an_error(tmp_path, monkeypatch):
 
 
 def test_clock():
-    rates = {task: envs.make(f"control/{task}", 1, 0).steps_per_second for task in envs.CONTROL_TASKS}
+    rates = {task: envs.make(f"control/{task}", 1, 0).steps_per_second for task in CONTROL_TASKS}
     want = dict(cartpole_swingup=50, reacher3=50, cheetah=100, fish=25, walker2d=40, humanoid=40)
     assert rates == pytest.approx(want)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("task", envs.CONTROL_TASKS)
+@pytest.mark.parametrize("task", CONTROL_TASKS)
 def test_pictures(task, gl):
     env = envs.make(f"control/{task}", 2, 0, render=True)
     env.reset()

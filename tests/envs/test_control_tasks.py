@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from acer_tf import envs
+from acer_tf.envs.families import CONTROL_TASKS
 
 pytest.importorskip("dm_control")
 from dm_control import suite  # noqa: E402
@@ -58,7 +58,7 @@ def play(task, steps, seed=0):
 
 
 def test_the_tasks_are_those_of_the_catalogue():
-    assert tuple(TASKS) == envs.CONTROL_TASKS
+    assert tuple(TASKS) == CONTROL_TASKS
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs
+from acer_tf.envs.families import split_id
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 
 
@@ -487,7 +488,7 @@ def test_spec_refuses_as_make_does():
     ],
 )
 def test_family(env_id, family):
-    assert envs.split_id(env_id)[0] == family
+    assert split_id(env_id)[0] == family
 
 
 @pytest.mark.parametrize("given", [gymnasium.make("CartPole-v1"), "CartPole-v1"])

@@ -7,6 +7,7 @@ import pytest
 
 from acer_tf import envs
 from acer_tf.envs import minatar as our_minatar
+from acer_tf.envs.families import MINATAR_GAMES
 from acer_tf.envs.minatar import make_minatar
 
 minatar = pytest.importorskip("minatar")
@@ -26,7 +27,7 @@ def play(env, steps):
     return [env.reset()] + [env.step(action) for action in actions], actions
 
 
-@pytest.mark.parametrize("game", envs.MINATAR_GAMES)
+@pytest.mark.parametrize("game", MINATAR_GAMES)
 def test_equals_the_bare_game(game):
     env = envs.make(f"minatar/{game}", 2, 7)
     channels, num_actions = CHANNELS_AND_ACTIONS[game]

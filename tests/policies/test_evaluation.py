@@ -14,7 +14,7 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs, resources
-from acer_tf.envs import ATARI_PRESETS, AtariPreset
+from acer_tf.envs.families import ATARI_PRESETS, AtariPreset
 from acer_tf.errors import InvalidEnvironment, NonFinitePolicy, PolicyError, SettingsError
 from acer_tf.networks.discrete import Network
 from acer_tf.networks.torsos import default_network

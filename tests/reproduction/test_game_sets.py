@@ -1,6 +1,6 @@
 import pytest
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction.published import published_curves
 from acer_tf.reproduction.scores import GAME_SETS, atari_games, published_scores
 

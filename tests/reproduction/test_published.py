@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acer_tf.envs import ATARI_GAMES, CONTROL_TASKS
+from acer_tf.envs.families import ATARI_GAMES, CONTROL_TASKS
 from acer_tf.reproduction.published import published_ablations, published_curves, published_search
 
 

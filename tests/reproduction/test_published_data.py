@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from acer_tf.envs import ATARI_GAMES, MINATAR_GAMES
+from acer_tf.envs.families import ATARI_GAMES, MINATAR_GAMES
 
 DATA = resources.files("acer_tf.reproduction") / "data"
 # Of each file: its number of rows, and the columns that together identify a row.

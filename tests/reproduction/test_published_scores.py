@@ -2,7 +2,7 @@ import statistics
 
 import pytest
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction.published import read_table
 from acer_tf.reproduction.scores import GAME_SETS, PROTOCOLS, human_normalized, published_agents, published_scores
 

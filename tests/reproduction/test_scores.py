@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from acer_tf.envs import ATARI_GAMES
+from acer_tf.envs.families import ATARI_GAMES
 from acer_tf.reproduction.scores import PROTOCOLS, Protocol, atari_references, human_normalized, published_scores
 
 # DQN with up to 30 no-ops, 57 games: Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from acer_tf import envs, resources
+from acer_tf.envs.families import Family
 from acer_tf.errors import InvalidEnvironment, SettingsError, SweepError
 from acer_tf.reproduction.sweep.attempt import Attempt, AttemptEnd
 from acer_tf.reproduction.sweep.folder import CellFolder
@@ -124,7 +125,7 @@ def needs_of(folders: Sequence[CellFolder], device: Device = CPU, *, on_ray: boo
     from acer_tf.training.resolve import resolve
 
     spec_of = functools.cache(envs.spec)
-    first: dict[envs.Family, str] = {}  # making each of 57 games would take many seconds, and they need the same
+    first: dict[Family, str] = {}  # making each of 57 games would take many seconds, and they need the same
     found = []
     for folder in folders:
         try:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from acer_tf import envs
+from acer_tf.envs.families import MINATAR_GAMES
 from acer_tf.reproduction import minatar
 from acer_tf.reproduction.figure import figures, make_cells
 from acer_tf.reproduction.statistics import Comparison
@@ -167,7 +168,7 @@ def test_nothing_begun_is_shown_as_nothing(tmp_path):
 def test_the_reference_of_random_play_is_that_of_random_play(monkeypatch):
     monkeypatch.undo()
     references = minatar.minatar_references()
-    assert set(references) == set(envs.MINATAR_GAMES)
+    assert set(references) == set(MINATAR_GAMES)
     env = envs.make("minatar/breakout", 50, 3, threads=1)
     generator, returns, scores = np.random.default_rng(3), np.zeros(50), []
     env.reset()
