@@ -16,6 +16,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from acer_tf.agents.agent import Agent, Update
+from acer_tf.commands.train import run as run_script
 from acer_tf.files import POLICY_METADATA, POLICY_PARTS
 from acer_tf.replay import TrajectoryReplay
 from acer_tf.settings import Settings, make_settings
@@ -25,6 +26,8 @@ from acer_tf.training.collector import Collector
 from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
+SMALL = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
+SMALL_FLAGS = ["--env=CartPole-v1", *(f"--{name}={value}" for name, value in SMALL.items())]
 
 
 class Row(NamedTuple):
@@ -202,8 +205,12 @@ def leave_policy(directory: Path, metadata: Mapping[str, Any] | None = None) -> 
 
 def small_settings(**given: Any) -> Settings:
     """A run of a second."""
-    small = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
-    return make_settings({"env": "CartPole-v1", "total_steps": 600, "log_interval": 100, **small, **given})
+    return make_settings({"env": "CartPole-v1", "total_steps": 600, "log_interval": 100, **SMALL, **given})
+
+
+def script(settings: Settings, run_dir: Path, **options: Any) -> int:
+    """The command's exit status."""
+    return run_script(settings, run_dir, checkpoint_minutes=10.0, threads=0, **options)
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
