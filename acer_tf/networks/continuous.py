@@ -23,7 +23,7 @@ from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of,
 
 Critic = Literal["dueling", "separate", "none"]
 UNITS = 256
-USUAL_DENSE = Dense((UNITS, UNITS), normalize_inputs=True)
+_DENSE = Dense((UNITS, UNITS), normalize_inputs=True)
 
 
 @registered
@@ -56,7 +56,7 @@ class ContinuousNetwork(PolicyNetwork):
         policy_std: float = 0.3,
         initialization: Initialization = "orthogonal",
         precision: Precision = "float32",
-        dense: Dense = USUAL_DENSE,
+        dense: Dense = _DENSE,
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:

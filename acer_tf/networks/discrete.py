@@ -13,7 +13,7 @@ from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import USUAL_DENSE, Dense, image_leaves
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of
 
-Policy = Literal["softmax", "epsilon_greedy"]
+PolicyKind = Literal["softmax", "epsilon_greedy"]
 
 
 @registered
@@ -54,7 +54,7 @@ class Network(PolicyNetwork):
         precision: Precision = "float32",
         dense: Dense = USUAL_DENSE,
         lstm_units: int = 0,
-        policy: Policy = "softmax",
+        policy: PolicyKind = "softmax",
         evaluation_epsilon: float = 0.0,
         shared_bias: bool = False,
         seed: int = 0,
@@ -123,7 +123,7 @@ class Network(PolicyNetwork):
         return self.heads([features, legal] if self.spec.action_masks else features)
 
 
-def _heads(layers: Layers, num_actions: int, policy: Policy, shared_bias: bool, inputs: PerLeaf) -> tuple[Any, Any]:
+def _heads(layers: Layers, num_actions: int, policy: PolicyKind, shared_bias: bool, inputs: PerLeaf) -> tuple[Any, Any]:
     """(probabilities, Q) of features, and of the valid actions where there are masks."""
     features, *masks = leaves_of(inputs)
     if policy == "softmax":

@@ -18,7 +18,7 @@ _KINDS = GIVEN | {"frames": int, "atari_preset_values": (dict, type(None)), "sta
 _OF_SPEC = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
 
 
-def spec_of(metadata: Mapping[str, Any]) -> EnvironmentSpec:
+def recorded_spec(metadata: Mapping[str, Any]) -> EnvironmentSpec:
     """The environment's observations and actions."""
     return EnvironmentSpec.of({name: metadata[name] for name in _OF_SPEC})
 

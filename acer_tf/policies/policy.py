@@ -31,7 +31,7 @@ import tensorflow as tf
 
 from acer_tf.errors import NonFinitePolicy, PolicyError
 from acer_tf.files import POLICY_METADATA
-from acer_tf.policies.metadata import read_metadata, spec_of
+from acer_tf.policies.metadata import read_metadata, recorded_spec
 from acer_tf.types import EnvironmentSpec, PerLeaf, by_field, in_dtype, input_name, map_leaves
 
 SIGNATURE = "serving_default"
@@ -58,7 +58,7 @@ class Policy:
 
     def __init__(self, metadata: Mapping[str, Any], saved_model: Any) -> None:
         self.metadata = metadata
-        self.spec = spec_of(metadata)
+        self.spec = recorded_spec(metadata)
         self.state_size = int(metadata["state_size"])
         self._saved_model = saved_model  # a signature alone does not keep its variables alive
         self.signature = saved_model.signatures[SIGNATURE]

@@ -23,7 +23,7 @@ _MAKER_PARTS = {
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
 FORMAT = 1  # run.json's format
-Row = dict[str, float | int | None]  # a row of progress.csv, by column; None for an empty cell
+ProgressRow = dict[str, float | int | None]  # a row of progress.csv, by column; None for an empty cell
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
 
 

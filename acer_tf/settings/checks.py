@@ -17,7 +17,7 @@ CHECKS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda s: s.num_envs % (s.trajectories_per_update or 1) == 0,
      "--trajectories_per_update={s.trajectories_per_update}: must divide --num_envs={s.num_envs}, or be 0 for all "
      "environments"),
-    (lambda s: s.num_envs % s.groups == 0,
+    (lambda s: s.num_envs % s.acting_groups == 0,
      "--actors={s.actors}: must divide --num_envs={s.num_envs}, or be 0"),
     (lambda s: s.evaluate_every == 0 or s.evaluate_every >= s.log_interval,
      "--evaluate_every={s.evaluate_every}: must be at least --log_interval={s.log_interval}, since an evaluation is "

@@ -298,7 +298,7 @@ class Settings:
         return self.agent, self.network, self.env, self.optimizer
 
     @property
-    def groups(self) -> int:
+    def acting_groups(self) -> int:
         """How many actors share the environments."""
         return max(1, self.actors)
 

@@ -18,7 +18,7 @@ from acer_tf.policies.policy import Policy
 from acer_tf.runs import records
 from acer_tf.runs.checkpoint import Checkpoints, Snapshot
 from acer_tf.runs.progress import Progress, progress_line
-from acer_tf.runs.records import Row
+from acer_tf.runs.records import ProgressRow
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings.record import settings_document
 from acer_tf.training.actor import Actors, Stopped
@@ -139,7 +139,7 @@ class ActiveRun:
                 raise Interrupted(stop.signal_number) from None
             raise
 
-    def _call(self, on_row: Callable[[Row, Policy], None], row: Row, stop: StopRequest) -> None:
+    def _call(self, on_row: Callable[[ProgressRow, Policy], None], row: ProgressRow, stop: StopRequest) -> None:
         """Calls `on_row`. If it raises, a checkpoint and the policy are left, but at once after a second Ctrl-C."""
         try:
             on_row(row, self.policy)
@@ -181,7 +181,7 @@ class ActiveRun:
                 raise NonFiniteError(f"{name} is not finite, at step {self.steps:,}")
         self.checkpoints.save(Snapshot(arrays, state), self.loop.replay if with_replay else None, self.steps)
 
-    def _row(self) -> Row:
+    def _row(self) -> ProgressRow:
         loop, collector, (steps, seconds) = self.loop, self.loop.collector, self.last_row
         self.last_row = (self.steps, self._seconds())
         diagnostics, new_returns = loop.take_diagnostics(), collector.take_returns()

@@ -159,7 +159,7 @@ def make_actor(
     Raises:
         SettingsError: the caller's vector environment does not suit the settings.
     """
-    num_envs = settings.num_envs // settings.groups
+    num_envs = settings.num_envs // settings.acting_groups
     first = group * num_envs
     options: dict[str, Any] = {"atari_preset": settings.atari_preset, "action_masks": settings.action_masks}
     options |= {"threads": threads, "workers": workers, "factory": factory}
@@ -172,11 +172,11 @@ def make_actor(
                 "SAME_STEP mode an episode's end would reset the recurrent state of all copies"
             )
         raise SettingsError(
-            f"--num_envs={settings.num_envs}: must be {env.num_envs * settings.groups}, for the vector environment of "
-            f"{settings.env} has {env.num_envs}; or give its function a parameter num_envs"
+            f"--num_envs={settings.num_envs}: must be {env.num_envs * settings.acting_groups}, for the vector "
+            f"environment of {settings.env} has {env.num_envs}; or give its function a parameter num_envs"
         )
     state_size = _recurrent_sizes(settings, env.spec)["state_size"]
-    if settings.groups > 1:
+    if settings.acting_groups > 1:
         act = functools.partial(act, first=np.int32(first))
     return Actor(env, act, derive_seed(settings, "actions"), state_size, truncates)
 
@@ -185,7 +185,7 @@ def make_actors(settings: Settings, act: Act, steps: int, **options: Any) -> lis
     """The actors of all environments, in this process; arguments as in `make_actor`."""
     actors: list[Actor] = []
     try:
-        for group in range(settings.groups):
+        for group in range(settings.acting_groups):
             actors.append(make_actor(settings, act, steps, group, **options))
     except BaseException:
         LocalActors(actors).close()
@@ -207,7 +207,7 @@ def replay_bytes(settings: Settings, spec: EnvironmentSpec, capacity: int) -> in
 
 def actor_bytes(settings: Settings, spec: EnvironmentSpec) -> int:
     """Bytes of memory that the process of one actor on Ray takes, as a rule at most."""
-    environments = settings.num_envs // settings.groups
+    environments = settings.num_envs // settings.acting_groups
     unrolls = 3 * environments * (settings.unroll_length + 1) * spec.observation_bytes
     each = max(resources.ENVIRONMENT_BYTES, settings.family.bytes_each)
     return resources.ACTOR_BYTES + environments * each + unrolls

@@ -13,7 +13,7 @@ import numpy as np
 
 from acer_tf.errors import AcerError, SettingsError
 from acer_tf.networks.torsos import HEADS, SCHEDULED
-from acer_tf.policies.metadata import read_metadata, spec_of
+from acer_tf.policies.metadata import read_metadata, recorded_spec
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.records import read_record
 from acer_tf.settings import Settings
@@ -51,7 +51,7 @@ class Source(NamedTuple):
             policy = path / "policy"
         metadata = read_metadata(policy)
         known = metadata.get("settings")
-        return cls(spec_of(metadata), metadata["env"], DEFAULTS | known if known else {}, policy, checkpoints)
+        return cls(recorded_spec(metadata), metadata["env"], DEFAULTS | known if known else {}, policy, checkpoints)
 
     def read(self) -> tuple[dict[str, np.ndarray], int]:
         """The network's weights by their paths, and the steps that it was trained for."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from acer_tf import envs
 from acer_tf.policies.policy import Policy
-from acer_tf.runs.records import Row, RunRecord
+from acer_tf.runs.records import ProgressRow, RunRecord
 from acer_tf.settings import Settings
 from acer_tf.training.device import Device
 from acer_tf.training.logged import Log
@@ -33,7 +33,7 @@ class Job(NamedTuple):
     repair: Collection[str]
     quiet: bool
     env: envs.EnvFactory | None
-    on_row: Callable[[Row, Policy], None] | None
+    on_row: Callable[[ProgressRow, Policy], None] | None
     episodes: Log | None  # logged ones, which replay begins with
 
     def say(self, line: str) -> None:

@@ -52,7 +52,7 @@ class Episode:
 
 # What estimates the behaviour of episodes without one: "uniform" (over valid actions), or a function from observations
 # [T, ...] and, in environments with action masks, [T, A] bool to [T, A or d].
-Estimate = str | Callable[..., np.ndarray]
+Behaviour = str | Callable[..., np.ndarray]
 
 
 class _Rows(NamedTuple):
@@ -75,7 +75,7 @@ class Log:
 
     Args:
         episodes: at least as many steps as there are environments.
-        behaviour: see `Estimate`; None if all episodes have theirs, or none is needed.
+        behaviour: see `Behaviour`; None if all episodes have theirs, or none is needed.
         settings: the run's, resolved.
         spec: of its environment.
 
@@ -84,7 +84,7 @@ class Log:
     """
 
     def __init__(
-        self, episodes: Iterable[Episode], behaviour: Estimate | None, settings: Settings, spec: EnvironmentSpec
+        self, episodes: Iterable[Episode], behaviour: Behaviour | None, settings: Settings, spec: EnvironmentSpec
     ) -> None:
         if settings.replay_ratio == 0:
             raise SettingsError("replay_from: has no effect with --replay_ratio=0.0")
@@ -174,7 +174,7 @@ class Log:
         return begins if place <= max(self._masked) else None
 
 
-def _rows(episode: Episode, estimate: Estimate | None, spec: EnvironmentSpec, needed: bool) -> _Rows:
+def _rows(episode: Episode, estimate: Behaviour | None, spec: EnvironmentSpec, needed: bool) -> _Rows:
     """Raises ValueError or TypeError for what does not suit the environment; behaviour need suit only if `needed`."""
     reward = _array("rewards", episode.rewards, (np.size(episode.rewards),), "float32")
     length = len(reward)
@@ -234,7 +234,7 @@ def _legal(episode: Episode, spec: EnvironmentSpec, length: int, ended: bool) ->
 
 
 def _behaviour(
-    given: Any, estimate: Estimate | None, observation: PerLeaf, legal: np.ndarray, spec: EnvironmentSpec, length: int
+    given: Any, estimate: Behaviour | None, observation: PerLeaf, legal: np.ndarray, spec: EnvironmentSpec, length: int
 ) -> np.ndarray:
     """[T, A or d] float32."""
     if given is None and estimate is None:

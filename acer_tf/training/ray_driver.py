@@ -42,8 +42,8 @@ class Driver:
         """Starts the actors of a run of `steps` steps so far; see `RayActors`. `factory` is pickled by cloudpickle."""
         # Modules that the package needs beside its own may stand in the folder of the learner.
         self._arguments, self._timeout = (settings, spec, factory, sys.path), timeout
-        self._actors = [self._remote.remote(*self._arguments, steps, group) for group in range(settings.groups)]
-        self._states: list[np.ndarray | None] = [None] * settings.groups  # recurrent, after the last unroll
+        self._actors = [self._remote.remote(*self._arguments, steps, group) for group in range(settings.acting_groups)]
+        self._states: list[np.ndarray | None] = [None] * settings.acting_groups  # recurrent, after the last unroll
         self._places: list[Any] = [actor.place.remote() for actor in self._actors]  # nodes and process ids
 
     def unroll(self, weights: list[np.ndarray], request: Request) -> Unroll:

@@ -26,14 +26,14 @@ from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.files import missing_parts
 from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.runs.folder import REPAIRS, known_run, require_same_factory, require_same_run
-from acer_tf.runs.records import Row
+from acer_tf.runs.records import ProgressRow
 from acer_tf.settings import Settings, whole_number
 from acer_tf.settings.declaration import at_least
 from acer_tf.settings.effect import require_effect
 from acer_tf.settings.record import settings_from
 from acer_tf.training.device import ACTING_DEVICES, ACTING_GB, CPU, find_device
 from acer_tf.training.initialize import require_source
-from acer_tf.training.logged import Episode, Estimate, Log
+from acer_tf.training.logged import Behaviour, Episode, Log
 from acer_tf.training.resolve import resolve
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def train(
     repair: Collection[str] = (),
     quiet: bool = False,
     env: envs.EnvFactory | None = None,
-    on_row: Callable[[Row, Policy], None] | None = None,
+    on_row: Callable[[ProgressRow, Policy], None] | None = None,
     replay_from: Iterable[Episode] | None = None,
-    behaviour: Estimate | None = None,
+    behaviour: Behaviour | None = None,
 ) -> Path:
     """Trains for `settings.total_steps`; resumes the run in `run_dir` if it was interrupted, or was shorter.
 
