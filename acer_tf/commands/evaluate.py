@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from acer_tf.commands import cli
 from acer_tf.policies.metadata import read_metadata
+from acer_tf.runs.provenance import package_versions
 from acer_tf.runs.signals import STOPPED, signal_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def _summary(result: EvaluationResult, metadata: Mapping[str, Any]) -> dict[str,
         "steps": result.steps,
         "frames": result.frames,
         "policy": {name: metadata[name] for name in ("agent", "preset", "steps", "frames", "commit")},
+        "versions": package_versions(),
     }
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import shutil
@@ -68,6 +69,7 @@ def test_it_prints_the_score(cartpole: Path, capsys: pytest.CaptureFixture[str])
     assert first == "CartPole-v1, 3 episodes, sampled actions, seed 4"
     assert run(f"--policy={cartpole}", "--episodes=3", "--seed=4", "--json") == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["versions"]["gymnasium"] == importlib.metadata.version("gymnasium")
     assert rest == [
         f"  return  {found['mean']:.2f} ± {found['standard_error']:.2f} (mean ± standard error)",
         f"          median {found['median']:.2f}, min {found['min']:.2f}, max {found['max']:.2f}",
