@@ -5,7 +5,7 @@ The last function is for DQN: Schaul et al., "Prioritized Experience Replay", IC
 Pure functions on tensors, independent of networks, environments and optimizers. Every result is per state: the learner
 reduces over the batch last, since dividing a gradient by the batch size before the trust-region projection would change
 the meaning of δ. Policy gradients are ascent directions in φ's coordinates. All functions raise ValueError
-where shapes do not match, since broadcasting would hide a mistake.
+where shapes do not match, since broadcasting would hide a mistake. Tensors are float32 or float64, masks bool.
 
 Symbols, with B trajectories of T rows, A discrete actions or d components of a continuous one:
 

@@ -73,4 +73,6 @@ class Acer(Agent[Network]):
 
         rows, error = loss.UnmaskedRows(mask, h.reduction, weight), q_ret - q_taken
         diagnostics = loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c)
-        return loss.actor_critic_gradients(h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, q=error)
+        return loss.actor_critic_gradients(
+            h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, q_error=error
+        )

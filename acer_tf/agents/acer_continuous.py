@@ -95,5 +95,5 @@ class AcerContinuous(Agent[ContinuousNetwork]):
         value_error = equations.target_value(rho, q_ret, q, value) - value if h.dueling else rho * (q_ret - value)
         diagnostics = {**loss.off_policy_diagnostics(rows, value, rho, q_ret, c=c), "q_opc": rows.mean(q_opc)}
         return loss.actor_critic_gradients(
-            h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, value=value_error, q=error
+            h, rows, policy, average_policy, g, z, q_ret, error, diagnostics, value_error=value_error, q_error=error
         )

@@ -63,5 +63,5 @@ class ActorCritic(Agent[ContinuousNetwork]):
             "return": rows.mean(returns),
         }
         return loss.actor_critic_gradients(
-            h, rows, policy, average_policy, g, z, returns, error, diagnostics, value=importance * error
+            h, rows, policy, average_policy, g, z, returns, error, diagnostics, value_error=importance * error
         )

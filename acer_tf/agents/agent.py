@@ -20,7 +20,7 @@ from acer_tf.errors import Mismatch
 from acer_tf.networks.policy_network import PolicyNetwork
 from acer_tf.networks.torsos import torso_of
 from acer_tf.replay import TrajectoryReplay
-from acer_tf.replay.priorities import annealed
+from acer_tf.schedules import linear, progress
 from acer_tf.settings import Settings
 from acer_tf.types import Batch, PerLeaf, Trajectory, Unroll
 
@@ -47,7 +47,7 @@ class Agent(Generic[N]):
     """Acts by f(·|φ_θ(x)) and improves θ from trajectories.
 
     A subclass defines `parameter_gradients`; it may override `network_options`, `make_optimizer`, `replay_class`,
-    `loss_term`, `project` and `schedule`.
+    `learning_reward`, `loss_term`, `project` and `schedule`.
 
     Args:
         network: holds θ.
@@ -147,7 +147,7 @@ class Agent(Generic[N]):
 
     def schedule(self, steps: int) -> None:
         """Sets all that depends on the run's steps so far; called before the first unroll, and after each iteration."""
-        self._progress.assign(min(steps / self.settings.total_steps, 1.0))
+        self._progress.assign(progress(steps, self.settings.total_steps))
         if (final := self.settings.update_learning_rate_final) is not None:
             self.optimizer.learning_rate = self.annealed(self.settings.update_learning_rate, final)
 
@@ -156,7 +156,7 @@ class Agent(Generic[N]):
 
         If `final` is None, it does not change.
         """
-        return first if final is None else annealed(first, final, self._progress)
+        return first if final is None else linear(first, final, self._progress)
 
     def observe_rewards(self, unroll: Unroll) -> None:
         """Updates the statistics that normalize rewards, if any, by new rows; called before the updates on them."""
@@ -198,8 +198,15 @@ class Agent(Generic[N]):
         variables = self.variables()
         if arrays.keys() != variables.keys() and [*map(_unnumbered, arrays)] == [*map(_unnumbered, variables)]:
             arrays = dict(zip(variables, arrays.values(), strict=True))
-        if {name: tuple(v.shape) for name, v in variables.items()} != {n: array.shape for n, array in arrays.items()}:
-            raise Mismatch("the checkpoint's variables are not those of this agent: another version wrote it")
+        here = {name: tuple(variable.shape) for name, variable in variables.items()}
+        there = {name: array.shape for name, array in arrays.items()}
+        if here != there:
+            name = next(name for name in [*here, *there] if here.get(name) != there.get(name))
+            one, other = (f"of shape {found[name]}" if name in found else "absent" for found in (there, here))
+            raise Mismatch(
+                f"the checkpoint's variables are not those of this agent: {name} is {one} there, {other} here; another "
+                "version wrote it, or another version of your --network, --agent or --optimizer"
+            )
         for name, variable in variables.items():
             variable.assign(arrays[name])
 

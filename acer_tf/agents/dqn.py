@@ -12,6 +12,7 @@ from acer_tf import equations
 from acer_tf.agents.agent import Agent
 from acer_tf.agents.loss import ParameterGradients, UnmaskedRows
 from acer_tf.networks.discrete import Network
+from acer_tf.schedules import linear, progress
 from acer_tf.settings import Settings
 from acer_tf.types import Trajectory, map_leaves
 
@@ -35,9 +36,9 @@ class Dqn(Agent[Network]):
         """Sets ε, and updates the target network if a period has ended since the previous call."""
         super().schedule(steps)
         h = self.settings
-        share = min(max(0, steps - h.exploration_start) / max(1, h.exploration_steps), 1.0)
+        share = progress(steps - h.exploration_start, h.exploration_steps)
         assert self.network.exploration is not None  # see network_options
-        self.network.exploration.epsilon.assign(1.0 + share * (h.exploration_final - 1.0))
+        self.network.exploration.epsilon.assign(linear(1.0, h.exploration_final, share))
         if self._steps is not None and steps // h.target_period > self._steps // h.target_period:
             self.target.set_weights(self.network.get_weights())
         self._steps = steps

@@ -93,8 +93,8 @@ def actor_critic_gradients(
     error: tf.Tensor,
     diagnostics: dict[str, tf.Tensor],
     *,
-    value: tf.Tensor | None = None,
-    q: tf.Tensor | None = None,
+    value_error: tf.Tensor | None = None,
+    q_error: tf.Tensor | None = None,
 ) -> Gradients:
     """The gradients of an actor-critic's loss: −z* in φ, and the critic's errors in V and Q.
 
@@ -104,8 +104,9 @@ def actor_critic_gradients(
         policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region.
         g, z: [B, T, A or d] before and after `Agent.project`.
         target, error: [B, T] the critic's target and error.
-        diagnostics: the rule's own, which come before the ones that all actor-critic rules have in common.
-        value, q: [B, T] the errors in V(x_t) and in Q(x_t, a_t); None for an output that the critic does not have.
+        diagnostics: the rule's own, which come before the ones that all actor-critic rules have in common. Those of the
+            trust region are of φ's coordinates, whatever a subclass's `project` does.
+        value_error, q_error: [B, T] in V(x_t) and in Q(x_t, a_t); None for an output that the critic does not have.
     """
     diagnostics = diagnostics | {
         "critic_loss": rows.mean(0.5 * tf.square(error)),
@@ -122,5 +123,5 @@ def actor_critic_gradients(
             "k_dot_g": rows.mean(k_dot_g),
             "trust_region_active": rows.mean(tf.cast(k_dot_g > h.trust_region_delta, tf.float32)),
         }
-    of_value, of_q = (None if e is None else rows.weighted(-h.critic_weight * e) for e in (value, q))
+    of_value, of_q = (None if e is None else rows.weighted(-h.critic_weight * e) for e in (value_error, q_error))
     return Gradients(rows.weighted(-z), of_value, of_q, diagnostics, rows.mean_of_each(tf.abs(error)))

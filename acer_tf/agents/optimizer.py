@@ -61,8 +61,8 @@ def make_optimizer(settings: Settings) -> keras.optimizers.Optimizer:
     """A new optimizer, as `settings.optimizer` names it, at the learning rate of the run's start.
 
     Raises:
-        ValueError: a user's cannot be imported or made, or is no Keras optimizer, or has a schedule of its own where
-            `settings.learning_rate_final` is given.
+        ValueError: a user's cannot be imported or made, is no Keras optimizer, or accumulates gradients; or it has a
+            schedule of its own where `settings.learning_rate_final` is given.
     """
     rate = settings.update_learning_rate
     if settings.optimizer == "rmsprop":
@@ -82,6 +82,8 @@ def make_optimizer(settings: Settings) -> keras.optimizers.Optimizer:
         raise ValueError(f"called with the learning rate, it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, keras.optimizers.Optimizer):
         raise ValueError(f"must give a keras.optimizers.Optimizer, got one of type {type(made).__name__}")
+    if made.gradient_accumulation_steps:  # θ_a, and the draws of continuous ACER, would follow every update
+        raise ValueError("accumulates gradients over several updates; give a longer --unroll_length or more --num_envs")
     if settings.learning_rate_final is not None and callable(made._learning_rate):
         raise ValueError("has a schedule of its own, beside that of --learning_rate_final")
     return made

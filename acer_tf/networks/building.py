@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import keras
 import numpy as np
@@ -16,6 +16,12 @@ Initialization = Literal["orthogonal", "fan_in"]
 Precision = Literal["float32", "bfloat16", "tf32"]
 Tensor: TypeAlias = keras.KerasTensor
 _MOST_SEEDS = 4096  # two for each layer of a torso
+
+
+def require_choice(name: str, value: str, choices: Any) -> None:
+    """Raises ValueError unless `value` is one of those of the type `choices`, a Literal."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(get_args(choices))}")
 
 
 def part(name: str, like: PerLeaf, build: Callable[[PerLeaf], Any]) -> keras.Model:
@@ -71,6 +77,8 @@ class Layers:
         normalization: RunningNormalization | None = None,
         images: Collection[str] = (),
     ) -> None:
+        require_choice("initialization", initialization, Initialization)
+        require_choice("precision", precision, Precision)
         self._initialization = initialization
         # Under the mixed policy, weights and the optimizer's state stay float32.
         self.dtype_policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
@@ -140,7 +148,7 @@ class Layers:
         """The dense layers that `--dense_units` and its companions describe, named dense1, dense2, ..."""
         units, activation = self._dense.units, self._dense.activation
         for number, size in enumerate(units, 1):
-            if not self._dense.normalization:
+            if not self._dense.layer_norm:
                 x = self.hidden(size, activation, f"dense{number}", x)
                 continue
             x = self.hidden(size, "linear", f"dense{number}", x)

@@ -13,12 +13,12 @@ from acer_tf.networks.building import (
     Tensor,
     inputs_of,
     joined,
-    normalization_of,
     part,
+    require_choice,
 )
 from acer_tf.networks.layers import RunningNormalization, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import Dense, image_leaves, torso_of
+from acer_tf.networks.torsos import Dense, torso_of
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 Critic = Literal["dueling", "separate", "none"]
@@ -60,24 +60,22 @@ class ContinuousNetwork(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
-        normalization = normalization_of(dense, architecture, normalization)
-        parts = dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std)
-        options = dict(
-            initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
-        )
-        images = image_leaves(architecture, spec)
-        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
-        torsos = ("torso",) if shared_torso else ("torso", "policy_torso")
+        require_choice("critic", critic, Critic)
+        if not policy_std > 0:
+            raise ValueError(f"policy_std={policy_std}: must be above 0")
         super().__init__(
             spec,
-            architecture,
-            options | parts | {"architecture": architecture},
-            layers,
-            torsos=torsos,
+            dict(critic=critic, shared_torso=shared_torso, policy_std=policy_std),
+            torsos=("torso",) if shared_torso else ("torso", "policy_torso"),
+            architecture=architecture,
+            initialization=initialization,
+            precision=precision,
+            dense=dense,
             lstm_units=lstm_units,
-            plane_dtype="float32",  # normalization needs all digits of the numbers
+            seed=seed,
+            normalization=normalization,
         )
+        layers = self._builder
         read = [keras.Input(one.shape[1:], dtype=one.dtype) for one in self.features]
         mean = layers.head(spec.action_size, 0.01, "mean", read[-1])
         value = layers.head(1, 1.0, "value", read[0])[:, 0]

@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from acer_tf.distributions import Categorical
-from acer_tf.networks.building import Initialization, Layers, Precision, joined, normalization_of, part
+from acer_tf.networks.building import Initialization, Layers, Precision, joined, part, require_choice
 from acer_tf.networks.layers import EpsilonGreedy, RunningNormalization, SharedBias, Valid, registered
 from acer_tf.networks.policy_network import PolicyNetwork
-from acer_tf.networks.torsos import USUAL_DENSE, Dense, image_leaves
+from acer_tf.networks.torsos import USUAL_DENSE, Dense
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of
 
 PolicyKind = Literal["softmax", "epsilon_greedy"]
@@ -60,22 +60,23 @@ class Network(PolicyNetwork):
         seed: int = 0,
         normalization: RunningNormalization | None = None,
     ) -> None:
-        dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
-        heads = dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias)
-        options = dict(
-            initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units, dense=tuple(dense)
-        ) | {"architecture": architecture}
-        normalization = normalization_of(dense, architecture, normalization)
-        images = image_leaves(architecture, spec)
-        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
-        # Normalization needs all digits of the numbers.
-        plane_dtype = layers.dtype_policy if normalization is None else "float32"
-        super().__init__(spec, architecture, options | heads, layers, lstm_units=lstm_units, plane_dtype=plane_dtype)
+        require_choice("policy", policy, PolicyKind)
+        super().__init__(
+            spec,
+            dict(policy=policy, evaluation_epsilon=evaluation_epsilon, shared_bias=shared_bias),
+            architecture=architecture,
+            initialization=initialization,
+            precision=precision,
+            dense=dense,
+            lstm_units=lstm_units,
+            seed=seed,
+            normalization=normalization,
+        )
         (features,) = self.features
         read = features
         if spec.action_masks:
             read = {"features": features, "legal": keras.KerasTensor((None, spec.num_actions), "bool")}
-        self.heads = part("heads", read, partial(_heads, layers, spec.num_actions, policy, shared_bias))
+        self.heads = part("heads", read, partial(_heads, self._builder, spec.num_actions, policy, shared_bias))
         greedy = policy == "epsilon_greedy"
         self.exploration: EpsilonGreedy | None = self.heads.get_layer("exploration") if greedy else None
         self.evaluation_epsilon = evaluation_epsilon
@@ -94,7 +95,7 @@ class Network(PolicyNetwork):
         (features,), state = self.step(observation, state)
         if self.spec.action_masks and legal is None:
             legal = tf.ones([count, self.spec.num_actions], tf.bool)
-        return (*self._answer(features, legal), state)
+        return (*self._read_heads(features, legal), state)
 
     def distribution(
         self, observation: PerLeaf, state: tf.Tensor, legal: tf.Tensor | None = None
@@ -113,12 +114,12 @@ class Network(PolicyNetwork):
         if self.spec.action_masks and legal is None:
             raise ValueError("the environment gives action masks: call windows(..., legal=trajectory.legal)")
         (features,), _ = self.read(planes, memory)
-        probabilities, q = self._answer(features, None if legal is None else joined(legal))
+        probabilities, q = self._read_heads(features, None if legal is None else joined(legal))
         lead = tf.shape(leaves_of(planes)[0])
         shape = [lead[0], lead[1], self.spec.num_actions]
         return tf.reshape(probabilities, shape), tf.reshape(q, shape)
 
-    def _answer(self, features: tf.Tensor, legal: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    def _read_heads(self, features: tf.Tensor, legal: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
         """What the heads make of features [M, F], and of the valid actions [M, A] where there are masks."""
         return self.heads([features, legal] if self.spec.action_masks else features)
 

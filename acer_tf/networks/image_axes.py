@@ -25,7 +25,8 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
         return
     torsos = TORSOS.values() if network in ("auto", "combined") else [torso_of(network)]
     plane, others = _plane(shape)
-    if any(torso.images and torso.reads(spec) for torso in torsos):
+    # A torso that is named is refused for its axes first: by its shape it might be refused without a word on these.
+    if any(torso.images and (len(torsos) == 1 or torso.reads(spec)) for torso in torsos):
         if not _channels_first(shape, spec):
             return
     elif network != "auto" or not _is_image(spec, min(shape[axis] for axis in plane)):

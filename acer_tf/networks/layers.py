@@ -155,7 +155,8 @@ class PatchConvolution(keras.layers.Conv2D):
         self.input_spec = None  # which is that of images
 
     def compute_output_shape(self, input_shape: Sequence[int]) -> tuple[int, ...]:
-        return (*(side and side - 1 for side in input_shape[:3]), self.filters)
+        batch, *sides, _ = input_shape
+        return (batch, *(side and side - 1 for side in sides), self.filters)
 
     def call(self, patches: tf.Tensor) -> tf.Tensor:
         """[B, H/4 − 1, W/4 − 1, filters] of patches [B, H/4, W/4, S·16], not yet scaled; both of the layer's dtype."""

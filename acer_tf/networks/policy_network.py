@@ -11,9 +11,18 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from acer_tf.networks.building import Layers, Tensor, inputs_of, joined, part
+from acer_tf.networks.building import (
+    Initialization,
+    Layers,
+    Precision,
+    Tensor,
+    inputs_of,
+    joined,
+    normalization_of,
+    part,
+)
 from acer_tf.networks.layers import Planes, RunningNormalization, vectors
-from acer_tf.networks.torsos import readable_torso
+from acer_tf.networks.torsos import Dense, image_leaves, readable_torso
 from acer_tf.types import EnvironmentSpec, PerLeaf, RecurrentContext, leaves_of, map_leaves
 
 
@@ -33,12 +42,9 @@ class PolicyNetwork(keras.Model):
 
     Args:
         spec: the environment's observations and actions.
-        architecture: see `torsos.torso_of`.
-        options: the arguments of the subclass besides `spec`.
-        layers: makes the torsos.
-        torsos: their names; all are alike, with weights of their own.
-        lstm_units: units of the LSTM of each; 0 for none.
-        plane_dtype: of what torsos read.
+        own: the arguments that only the subclass has.
+        torsos: their names; all are alike, each with weights, and an LSTM, of its own.
+        others: as in `discrete.Network`.
 
     Attributes:
         normalization: the layer with the statistics of what the torsos read, if they normalise it.
@@ -55,18 +61,29 @@ class PolicyNetwork(keras.Model):
     def __init__(
         self,
         spec: EnvironmentSpec,
-        architecture: str,
-        options: dict[str, Any],
-        layers: Layers,
+        own: dict[str, Any],
         *,
         torsos: Sequence[str] = ("torso",),
-        lstm_units: int = 0,
-        plane_dtype: str,
+        architecture: str,
+        initialization: Initialization,
+        precision: Precision,
+        dense: Dense,
+        lstm_units: int,
+        seed: int,
+        normalization: RunningNormalization | None,
     ) -> None:
         torso = readable_torso(architecture, spec)
+        dense = Dense(*dense)._replace(units=tuple(dense[0]))  # lists, if Keras has read it from a file
+        normalization = normalization_of(dense, architecture, normalization)
+        images = image_leaves(architecture, spec)
+        layers = Layers(initialization, precision, seed, spec.observation_scale, dense, normalization, images)
         scope = re.sub(r"^_|[^0-9A-Za-z_.]", ".", architecture)  # what TensorFlow allows
         super().__init__(name=scope, dtype="float32")
-        self.spec, self.architecture, self._options, self._builder = spec, architecture, options, layers
+        self.spec, self.architecture, self._builder = spec, architecture, layers
+        options = dict(initialization=initialization, precision=precision, seed=seed, lstm_units=lstm_units)
+        self._options = {"architecture": architecture, **options, "dense": tuple(dense), **own}
+        # Normalization needs all digits of the numbers.
+        plane_dtype = layers.dtype_policy if normalization is None else "float32"
         self.preprocessing = Planes(spec.stack, torso.patches, dtype=plane_dtype, name="planes")
         seen = spec.observation_shape, spec.observation_dtype
         inputs = map_leaves(lambda shape, dtype: keras.Input(shape, dtype=dtype), *seen)

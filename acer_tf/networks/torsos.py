@@ -37,7 +37,7 @@ class Dense(NamedTuple):
 
     units: tuple[int, ...] = (64, 64)  # of each layer
     activation: str = "tanh"  # a name of Keras
-    normalization: bool = False  # layer normalization before each activation
+    layer_norm: bool = False  # layer normalization before each activation
     normalize_inputs: bool = False  # by their running mean and variance
 
 
@@ -53,7 +53,8 @@ class Torso:
             features [N, F]. Planes are observations with frames stacked along the last axis, not yet scaled: see
             `Layers.scaled`.
         reads: whether the torso can read the observations of an environment.
-        images: whether it reads arrays of three axes as images, height × width × channels.
+        images: whether observations are images: their axes are checked, and a separate critic scales them, where it
+            would normalise vectors.
         patches: whether planes come as patches of 4 x 4 pixels, [H/4, W/4, S * 16], which moves less memory.
         acting: how the policy is compiled for acting on the CPU; "serial" with `keras.layers.Conv2D` or
             `Layers.convolution`, which XLA makes much slower there. On a GPU XLA compiles all.

@@ -39,11 +39,6 @@ def importance_weights(probabilities: np.ndarray, beta: float, *, least_probabil
     return weights
 
 
-def annealed(start: float, end: float, fraction: float) -> float:
-    """A value after a fraction of training, in [0, 1]: linear from `start` to `end`, as β is (§3.4)."""
-    return (1.0 - fraction) * start + fraction * end
-
-
 class Priorities(ABC):
     """Priorities of some of the items 0 .. capacity−1: the interface of both structures.
 

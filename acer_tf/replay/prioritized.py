@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from acer_tf.replay.priorities import RankHeap, SumTree, annealed, importance_weights
+from acer_tf.replay.priorities import RankHeap, SumTree, importance_weights
 from acer_tf.replay.trajectories import TrajectoryReplay
+from acer_tf.schedules import linear
 from acer_tf.types import Batch, EnvironmentSpec
 
 Priority = Literal["uniform", "proportional", "rank"]
@@ -104,11 +105,11 @@ class PrioritizedReplay(TrajectoryReplay):
         self._follow()
         if self._alpha[0] != self._alpha[1]:
             # Setting α takes time in proportion to capacity, so it is rounded to change rarely.
-            self._priorities.set_alpha(round(annealed(*self._alpha, progress), 3))
+            self._priorities.set_alpha(round(linear(*self._alpha, progress), 3))
         drawn = self._priorities.sample(self._batch_size, self._generator, updates)
         items, probabilities = (each.reshape(updates, self._batch_size) for each in drawn)
         least = None if self._by_batch else self._priorities.least_probability()
-        weight = importance_weights(probabilities, annealed(*self._beta, progress), least_probability=least)
+        weight = importance_weights(probabilities, linear(*self._beta, progress), least_probability=least)
         env, place = items % self.num_envs, items // self.num_envs
         number = self._newest - 1 - (self._newest - 1 - place) % self._items
         windows = self._windows(number * self._unroll_length, env)

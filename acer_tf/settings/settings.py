@@ -235,7 +235,7 @@ class Settings:
         "bound of the rewards in learning, which are clipped to ± this value; by default 1 on Atari and inf elsewhere")
 
     policy_std: float = setting(
-        0.3, d.POSITIVE, "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS,
+        0.3, d.between(1e-6, 1e6), "fixed σ of the policy, for actions in [-1, 1]", d.REAL_ACTIONS,
         search=d.log_uniform(0.1, 0.6), section="Continuous actions")
     shared_torso: bool = setting(
         True, d.TRUTH, "policy and critic share a torso, else the policy has its own", d.REAL_ACTIONS)

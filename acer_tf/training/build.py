@@ -82,7 +82,8 @@ def make_network(
     try:
         network: PolicyNetwork = kind(spec, **options)
     except ValueError as error:
-        raise SettingsError(f"--network={settings.network}: {error}") from error
+        given = f" (with network_options of --agent={settings.agent}, {chosen})" if chosen else ""
+        raise SettingsError(f"--network={settings.network}{given}: {error}") from error
     counts = collections.Counter(weight.path for weight in network.weights)
     if twice := [path.partition("/")[0] for path, count in counts.items() if count > 1]:
         raise SettingsError(

@@ -16,6 +16,7 @@ import optree
 from acer_tf.agents.agent import Agent
 from acer_tf.errors import NonFiniteError
 from acer_tf.replay import TrajectoryReplay
+from acer_tf.schedules import progress
 from acer_tf.settings import Settings
 from acer_tf.training.actor import Actor, LocalActors
 from acer_tf.training.build import derive_seed
@@ -87,12 +88,12 @@ class Loop:
 
     def _batches(self) -> Iterator[tuple[Sequence[str], Batch]]:
         """The iteration's updates in order, one call's at a time: their kinds, and the batches they learn from."""
-        progress = min(self.collector.steps / self.settings.total_steps, 1.0)
+        share = progress(self.collector.steps, self.settings.total_steps)
         on_policy = ["on_policy"] * self.settings.on_policy_updates
         updates = [(kind, group) for group in self._groups for kind in on_policy + ["replay"] * self.replays_due()]
         for first in range(0, len(updates), self._updates_per_call):
             kinds, groups = zip(*updates[first : first + self._updates_per_call], strict=True)
-            yield kinds, self.replay.batch(np.array(kinds) == "on_policy", np.stack(groups), progress)
+            yield kinds, self.replay.batch(np.array(kinds) == "on_policy", np.stack(groups), share)
 
     def take_diagnostics(self) -> dict[str, float]:
         """Means since the last call (maxima of "..._max"), named "on_policy/..." and "replay/..."."""

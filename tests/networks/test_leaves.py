@@ -218,7 +218,7 @@ def test_each_leaf_may_have_dense_layers_of_its_own(normalization, monkeypatch):
         return layers.joined([layers.of_leaf(name).dense(layers.flat(leaf)) for name, leaf in sorted(x.items())])
 
     monkeypatch.setitem(globals(), "OWN", torsos.Torso(read, reads=lambda spec: True))
-    dense = Dense((8,), normalization=normalization)
+    dense = Dense((8,), layer_norm=normalization)
     network = Network(spec_of(), architecture=f"{__name__}:OWN", dense=dense)
     assert {"leaf0_dense1/kernel", "leaf1_dense1/kernel"} <= {weight.path for weight in network.weights}
     assert network.features[0].shape == (None, 16)

@@ -373,7 +373,7 @@ def test_normalized_observations_are_clipped_at_ten_standard_deviations():
 
 @pytest.mark.parametrize("torso", ["", "policy_torso/"])
 def test_dense_layers_of_other_units_and_activation_with_normalization(torso):
-    dense = torsos.Dense((7, 9, 5), "gelu", normalization=True)
+    dense = torsos.Dense((7, 9, 5), "gelu", layer_norm=True)
     if torso:
         spec = EnvironmentSpec((5,), "float32", 1, 0, action_low=(-1.0,) * 3, action_high=(1.0,) * 3)
         network = ContinuousNetwork(spec, critic="dueling", dense=dense, shared_torso=False)

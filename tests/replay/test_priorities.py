@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from acer_tf.replay.priorities import Priorities, RankHeap, SumTree, annealed, importance_weights
+from acer_tf.replay.priorities import Priorities, RankHeap, SumTree, importance_weights
 from tests.replay.checks import check_priorities, priorities_of, probabilities_of
 
 STRUCTURES = [SumTree, RankHeap]
@@ -319,12 +319,6 @@ def test_weights_by_hand():
     assert importance_weights(probabilities, 0.0).tolist() == [1.0, 1.0, 1.0, 1.0]
     assert importance_weights(probabilities[:2], 1.0).tolist() == [0.5, 1.0]  # of the batch
     assert importance_weights(probabilities[:2], 1.0, least_probability=1 / 16).tolist() == [0.125, 0.25]
-
-
-def test_beta_by_hand():
-    assert [annealed(0.4, 1.0, f) for f in (0.0, 0.25, 0.5, 1.0)] == pytest.approx([0.4, 0.55, 0.7, 1.0])
-    assert annealed(0.5, 0.0, 0.5) == 0.25
-    assert annealed(0.7, 0.7, 0.0) == 0.7
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
