@@ -116,8 +116,8 @@ FIGURE = Figure(
     source="ACER, Figure 1",
     title="Figure 1 of ACER: replay ratios on Atari",
     text=(
-        "Reproduces Figure 1 of Wang et al. 2017: ACER with replay ratios 0, 1, 4 and 8, with and without trust "
-        "region, DQN, and prioritized Double DQN, on 57 Atari games. A game's score is the mean return of "
+        "Figure 1 of Wang et al. 2017: ACER with replay ratios 0, 1, 4 and 8, with and without trust region, "
+        "DQN, and prioritized Double DQN, on 57 Atari games. A game's score is the mean return of "
         "training over the last 1M frames; the curve is the cumulative maximum of its median over games. Four "
         "frames are one agent step.",
         atari.DEVIATIONS,

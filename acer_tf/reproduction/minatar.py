@@ -74,7 +74,8 @@ def report(recorded: RecordedRuns, against: Mapping[str, str]) -> Report:
     styles = {recorded.methods[key].label: style for key, style in _styles(recorded).items()}
     drawn = (
         "Interquartile mean over games and seeds of the normalised training score, with 95 % intervals, as far as all "
-        "runs of a method have come: against steps, and hours of the machine that ran them."
+        "runs of a method have come: against steps, and hours of the machine that ran them, where a curve ends with "
+        "the fastest run, before the last value against steps."
     )
     if any(line == ":" for _, line in styles.values()):
         drawn += " Dotted: without trust region."
@@ -180,4 +181,5 @@ def _draw_means(axes: Axes, recorded: RecordedRuns, axis: Axis) -> None:
         axes.xaxis.set_minor_formatter("{x:g}")
         axes.xaxis.set_major_formatter("{x:g}")
     output.dress(axes, axis)
-    axes.set(xlabel="steps" if axis == "steps" else "hours", ylabel="normalised score")
+    axes.set(xlabel="environment steps (agent decisions)" if axis == "steps" else "hours")
+    axes.set_ylabel("normalised score, interquartile mean")

@@ -31,10 +31,10 @@ RULE = (
     "test; the interval of a difference of two gains is too narrow (without any effect it excludes 0 in 7 to 9 % of "
     "cases with 3 or 4 seeds).",
     "Supported: every comparison of the claim is significant, in its favour; of replay ratios, each that was run is "
-    "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; it says with "
-    "how much in all on these tasks it would just be supported or, where that is said, contradicted, if the estimates "
-    "stay. The least favourable comparison is shown as the weakest, and of how many. Comparisons are means over "
-    "tasks: a method may be ahead without being so in each.",
+    "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; “needs N "
+    "seeds” is the number in all on these tasks with which it would just be supported (or contradicted, where it "
+    "says so) if the estimates stayed as they are. The least favourable comparison is shown as the weakest, and of "
+    "how many. Comparisons are means over tasks: a method may be ahead without being so in each.",
     "Intervals resample seeds (or draws) within each game or task, which are fixed (rliable's stratified bootstrap). "
     "Where a method has one run per task they resample the tasks. None is given where so few runs could not have a p "
     "of 0.05, however they are ordered. [1.00, 1.00]: every run of the one beats every run of the other. They are of "

@@ -123,9 +123,7 @@ WINDOWS = Condition(
     "uniform draws of windows", lambda s, spec: not s.rule.transitions and s.replay_priority == "uniform"
 )
 DUELING = Condition("--dueling", lambda s, spec: s.dueling)
-DENSE = Condition(
-    "a --network that is mlp, combined or your own", lambda s, spec: takes_dense(s.network)
-)
+DENSE = Condition("a --network that is mlp, combined or your own", lambda s, spec: takes_dense(s.network))
 RECURRENT = Condition("--lstm_units above 0", lambda s, spec: s.recurrent)
 FEED_FORWARD = Condition("--lstm_units=0", lambda s, spec: not s.recurrent)
 INITIALIZED = Condition("--initialize_from", lambda s, spec: s.initialize_from is not None)

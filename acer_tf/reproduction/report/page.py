@@ -23,7 +23,7 @@ from acer_tf.files import write_whole
 from acer_tf.reproduction.cells import Cell, State
 from acer_tf.reproduction.curves import RunCurve, read_run
 from acer_tf.reproduction.evidence import Evidence, changing, read_evidence
-from acer_tf.reproduction.figure import figures
+from acer_tf.reproduction.figure import KINDS, figures
 from acer_tf.reproduction.published import PublishedCurve, published_curves
 from acer_tf.reproduction.report.output import number
 from acer_tf.reproduction.verdicts import HEAD, RULE, answer, coverage
@@ -230,7 +230,8 @@ def _table(folder: Path, name: str, caption: str, shown: _Shown) -> dict[str, An
 def _verdicts(results: Path, shown: _Shown) -> dict[str, Any]:
     table = _table(results, "verdicts", " ".join(RULE), shown)
     ours = [column["head"] for column in table["columns"]] == [*HEAD]
-    return table | {"answer": " ".join(answer(table["rows"])) if ours else ""}
+    kinds = [kind for kind in KINDS if ours and any(row[HEAD.index("kind")] == kind for row in table["rows"])]
+    return table | {"answer": " ".join(answer(table["rows"])) if ours else "", "kinds": kinds}
 
 
 def _mostly_numbers(texts: Iterable[str]) -> bool:

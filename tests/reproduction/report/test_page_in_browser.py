@@ -19,7 +19,9 @@ from selenium.webdriver.support.ui import Select
 
 from acer_tf.reproduction.collecting import describe
 from acer_tf.reproduction.evidence import Evidence, write_evidence
+from acer_tf.reproduction.figure import OWN_AIM
 from acer_tf.reproduction.report.page import write_page
+from acer_tf.reproduction.verdicts import HEAD
 from tests.reproduction.report.example import build
 from tests.reproduction.report.synthetic import write_run
 
@@ -73,7 +75,8 @@ def site_with_curves(tmp_path_factory):
             write_run(folder / "study" / "runs" / name, settings, returns)
             cells.append(describe(folder / "study" / "runs" / name, name, method))
     write_evidence(folder / "study", Evidence("study", "Study", (), "command", tuple(cells)))
-    (folder / "verdicts.csv").write_text("source,claim,verdict,records\nPaper,it learns,undecided: 2 seeds,study\n")
+    row = f"Paper,it learns,undecided: 2 seeds,,,,,,{OWN_AIM},study"
+    (folder / "verdicts.csv").write_text(f"{','.join(HEAD)}\n{row}\n")
     with served(folder) as address:
         yield address
 
