@@ -25,7 +25,7 @@ Groups = Mapping[str, Sequence[RunCurve]]
 _DPI = 150
 _PATH, _DECIMALS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")  # of an SVG
 _THIN = 3  # runs of a group that are drawn one by one: more are seen by their band
-_GREY = 7  # of Matplotlib's colours: published curves are grey
+_GREY = 7  # of Matplotlib's colours: a single published curve is grey
 FAR = 3  # times as long as ours: published curves beyond that get a logarithmic axis
 
 
