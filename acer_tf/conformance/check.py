@@ -9,10 +9,12 @@ MODULE cannot be used.
 """
 
 import importlib
+import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,9 @@ def load(name: str, vectors: Path = VECTORS) -> Any:
         ImportError: it cannot be imported, or offers none of the kit's functions.
     """
     module, _, path = name.partition(":")
+    if not module or module.endswith(".py") or "/" in module:
+        such = module.removesuffix(".py").strip("./").replace("/", ".")
+        raise ImportError(f"give a module's name, such as {such or 'my_functions'}{', not a file' * bool(module)}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     names = json.loads(vectors.read_text(encoding="utf-8"))
@@ -50,7 +55,16 @@ def load(name: str, vectors: Path = VECTORS) -> Any:
         raise ImportError(f"cannot be imported: {type(error).__name__}: {error}") from error
     if not offered:
         raise ImportError("offers none of the kit's functions: name a module, or module:object, that has them")
+    if isinstance(found, type) and any(_needs_self(getattr(found, function, None)) for function in names):
+        raise ImportError(
+            f"its functions need self: give an object of it, such as {module}:functions after functions = {path}() in "
+            "the module, or make them static methods"
+        )
     return found
+
+
+def _needs_self(function: Any) -> bool:
+    return inspect.isfunction(function) and function.__code__.co_varnames[:1] == ("self",)
 
 
 def check(functions: Any, precision: str = "float64", vectors: Path = VECTORS) -> list[Outcome]:
@@ -72,7 +86,7 @@ def check(functions: Any, precision: str = "float64", vectors: Path = VECTORS) -
                 not_offered += 1
                 continue
             except (Exception, SystemExit) as error:
-                problem = f"raised {type(error).__name__}: {error}"
+                problem = f"raised {_where(error)}"
             passed += not problem
             if problem:
                 inputs = "\n".join(f"    {key} = {json.dumps(value)}" for key, value in case["inputs"].items())
@@ -111,14 +125,28 @@ def _array(value: Any) -> Any:
     return numbers if any(isinstance(v, str) for v in numbers) else np.array(numbers)
 
 
+def _where(error: BaseException) -> str:
+    """The kind of an error, the first line of its message, and the place in the code that is checked."""
+    said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+    places = [f" at {f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    return said + "".join(places[-1:])
+
+
 def _difference(case: dict[str, Any], got: Any, tolerance: float) -> str:
     """How the output of a case differs from what is expected; "" if it does not."""
     expected = case["output"]
     if isinstance(expected, dict):
-        parts = ((key, _difference({**case, "output": value}, got[key], tolerance)) for key, value in expected.items())
-        return "; ".join(f"{key}: {problem}" for key, problem in parts if problem)
+        if not isinstance(got, Mapping):
+            return f"got      a {type(got).__name__} instead of a dict with {', '.join(expected)}"
+        shared = [key for key in expected if key in got]
+        parts = {key: _difference({**case, "output": expected[key]}, got[key], tolerance) for key in shared}
+        missing = [f'no "{key}"' for key in expected if key not in got]
+        return "; ".join([*missing, *(f"{key}: {problem}" for key, problem in parts.items() if problem)])
     # None stands for a number that may be anything.
-    want, found = np.array(expected, np.float64), np.array(got, np.float64)
+    want, found = np.array(expected, np.float64), np.array(got)
+    if np.iscomplexobj(found):
+        return f"got      complex numbers instead of real ones: {found.tolist()}"
+    found = found.astype(np.float64)
     if want.shape != found.shape:
         return f"got      shape {list(found.shape)} instead of {list(want.shape)}: {found.tolist()}"
     shown = found.tolist()

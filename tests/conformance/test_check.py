@@ -148,6 +148,7 @@ def test_a_failure_is_shown_with_inputs_expected_and_got():
         (lambda value: value, "raised TypeError"),
         (lambda **_: "many", "raised ValueError"),
         (lambda **_: None, "got      NaN"),
+        (lambda **inputs: inputs["value"] + 0j, "got      complex numbers instead of real ones: (0.5+0j)"),
     ],
 )
 def test_no_answer_that_is_not_the_number_passes(function, problem):
@@ -155,10 +156,60 @@ def test_no_answer_that_is_not_the_number_passes(function, problem):
     assert not found.passed and problem in found.first and len(found.first) < 2000
 
 
+def test_an_imaginary_part_is_not_dropped():
+    assert not outcome(dueling_q=lambda value, advantage, sampled_advantages: value + 1j).passed
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"items": [1]}, 'no "probabilities"; items: got      shape'),
+        ([1, 2], "got      a list instead of a dict with items, probabilities"),
+        (None, "got      a NoneType instead of a dict with items, probabilities"),
+    ],
+)
+def test_a_dict_that_lacks_something_is_told_from_a_function_that_raised(answer, problem):
+    first = outcome(proportional_draws=lambda **_: answer).first
+    assert problem in first and "raised" not in first
+
+
+def test_where_a_function_raised_is_named():
+    def breaks(**_):
+        raise ValueError("one line\nand another")
+
+    place = f"{__file__}:{breaks.__code__.co_firstlineno + 1}"
+    assert outcome(dueling_q=breaks).first.endswith(f"raised ValueError: one line at {place}")
+    assert outcome(dueling_q=lambda: 1).first.endswith("unexpected keyword argument 'value'")
+
+
 @pytest.mark.parametrize("name", ["", ":", "nothing.at.all", "json:nothing", "a b", "json", "\0", "acer_tf:1.2"])
 def test_what_cannot_be_used_is_an_import_error(name):
     with pytest.raises(ImportError):
         load(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "give a module's name, such as my_functions"),
+        ("right.py", "give a module's name, such as right, not a file"),
+        ("./theirs/right.py:Right", "give a module's name, such as theirs.right, not a file"),
+        (
+            "right:Bound",
+            "its functions need self: give an object of it, such as right:functions after functions = Bound() in the "
+            "module, or make them static methods",
+        ),
+    ],
+)
+def test_what_would_be_right_is_said_of_a_file_and_of_a_class(name, said, tmp_path, monkeypatch):
+    functions = "class Bound:\n    def kl(self, average, probabilities):\n        return 0.0\n\nfunctions = Bound()\n"
+    (tmp_path / "right.py").write_text(functions)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError) as refused:
+        load(name)
+    assert str(refused.value) == said
+    assert load("right:functions").kl(None, None) == 0.0
 
 
 STAND_IN = """
