@@ -1,5 +1,6 @@
 """The errors that users of the package meet. Each carries the exit status of a command that it ends."""
 
+import errno
 import signal
 
 
@@ -57,6 +58,7 @@ class EnvironmentFailure(AcerError):
     """
 class NonFiniteError(AcerError, ArithmeticError):
     """A quantity became NaN or infinite: the message names the first one in the order of computation."""
+    left = "are from before"  # its checkpoints; what `train` says last, by which searches know that a run diverged
 class ClusterLost(AcerError, ConnectionError):
     """The Ray cluster is gone, or has no room left; the run can continue on another."""
 # fmt: on
@@ -72,6 +74,16 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(signal.Signals(signal_number).name)
         self.signal_number = signal_number
         self.status = 128 + signal_number
+
+
+def status_of(error: OSError) -> int:
+    """The status of a command that cannot begin: 1 if the disk is full, which is no bad input, else 2."""
+    return 1 if error.errno in (errno.ENOSPC, errno.EDQUOT) else 2
+
+
+def reason(error: BaseException) -> str:
+    """Why a file's content cannot be read: the error that it raised in words, where a KeyError has the key alone."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -137,7 +137,7 @@ def _is_policy(folder: Path) -> bool:
     if not (folder / POLICY_METADATA).exists():
         return False
     try:
-        document = json.loads((folder / POLICY_METADATA).read_text(encoding="utf-8"))
+        document = read_json(folder / POLICY_METADATA)
     except ValueError:
         document = None
     if isinstance(document, dict) and document:

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from acer_tf.files import named, sync, write_whole
+from acer_tf.files import is_taken, named, sync, write_whole
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_and_the_earlier_one_as_it_was(tmp_path, monkeypatch):
@@ -24,6 +24,11 @@ def test_an_error_of_a_full_disk_names_the_file(tmp_path):
     with pytest.raises(OSError) as error, named(full), full.open("wb") as file:
         file.write(b"1")
     assert str(error.value) == f"[Errno 28] No space left on device: '{full}'"
+
+
+def test_metadata_that_is_nested_too_deeply_is_not_a_policys(tmp_path):
+    (tmp_path / "metadata.json").write_text("[" * 100_000)
+    assert is_taken(tmp_path)
 
 
 @pytest.mark.parametrize(

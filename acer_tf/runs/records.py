@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from acer_tf.errors import RecordError
+from acer_tf.errors import RecordError, reason
 from acer_tf.files import read_json, write_json, write_whole
 from acer_tf.runs.provenance import command_line, now, packages, provenance
 from acer_tf.settings.record import jsonable
@@ -22,6 +22,8 @@ _MAKER_PARTS = {
     "device": ("name", "model", "acting"),
 }
 _MAKER = ("commit", "changes", "packages_sha256", *_MAKER_PARTS)
+# What the record of a run of ours must have, and of which type, besides its settings.
+_KINDS = {"commit": str | None, "modules": dict, "history": list, **dict.fromkeys(_MAKER_PARTS, dict | None)}
 FORMAT = 1  # run.json's format
 ProgressRow = dict[str, float | int | None]  # a row of progress.csv, by column; None for an empty cell
 RECORDS = ("run.json", "progress.csv", "packages.txt")  # the published files of a run
@@ -46,19 +48,25 @@ def read_record(folder: Path) -> RunRecord:
         document = dict(read_json(path))
         if (version := document.get("format")) != FORMAT:
             raise ValueError(f"its format is {version!r}; this version reads {FORMAT}")
-        spec = document.get("environment")
+        settings, spec = dict(document["settings"]), document.get("environment")
+        environment, maker = EnvironmentSpec.of(spec) if spec else None, {}
+        if environment is not None:
+            _require_kinds(document)
+            maker = maker_of(document["history"][-1] if document["history"] else document)
+            _require_kinds(document | maker)
         return RunRecord(
-            dict(document["settings"]),
-            document.get("finished") is True,
-            document.get("commit"),
-            EnvironmentSpec.of(spec) if spec else None,
-            maker_of(document["history"][-1] if document["history"] else document) if spec else {},
-            document,
+            settings, document.get("finished") is True, document.get("commit"), environment, maker, document
         )
     except FileNotFoundError as error:
         raise RecordError(f"{path} is missing") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecordError(f"{path} cannot be read as a run's record ({error})") from error
+        raise RecordError(f"{path} cannot be read as a run's record ({reason(error)})") from error
+
+
+def _require_kinds(document: Mapping[str, Any]) -> None:
+    for name, kind in _KINDS.items():
+        if not isinstance(document[name], kind):
+            raise ValueError(f"its {name} cannot be {document[name]!r:.60}")
 
 
 def read_progress(folder: Path, size: int | None = None, sha256: str | None = None) -> dict[str, np.ndarray]:
@@ -137,6 +145,6 @@ def differences_of_makers(old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
     if old["packages_sha256"] != new["packages_sha256"]:
         lines.append("other installed packages")
     for part, names in _MAKER_PARTS.items():
-        pairs = ((name, old[part].get(name), new[part].get(name)) for name in names)
+        pairs = ((name, (old[part] or {}).get(name), (new[part] or {}).get(name)) for name in names)
         lines += [f"{part}: {name} {here} instead of {there}" for name, there, here in pairs if here != there]
     return lines

@@ -62,6 +62,29 @@ def test_an_invalid_record_is_named(tmp_path):
             read_record(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("modules", None, "its modules cannot be None"),
+        ("history", {}, "its history cannot be {}"),
+        ("commit", 3, "its commit cannot be 3"),
+        ("machine", "mine", "its machine cannot be 'mine'"),
+        ("history", [{"commit": "abc"}], "it has no 'changes'"),
+        *((name, ..., f"it has no '{name}'") for name in ("modules", "history", "commit", "device", "settings")),
+    ],
+)
+def test_what_an_edited_record_lacks_or_has_wrong_is_named(name, value, said, tmp_path):
+    details = {**json.loads(f"{{{SPEC}}}"), "modules": {}, "history": [], "threads": {}, "device": None}
+    document = run_document({"env": "CartPole-v1"}, details)
+    write_json(tmp_path / "run.json", document)
+    assert read_record(tmp_path).environment.num_actions == 2
+    document[name] = value
+    write_json(tmp_path / "run.json", {key: found for key, found in document.items() if found is not ...})
+    with pytest.raises(RecordError) as refused:
+        read_record(tmp_path)
+    assert str(refused.value) == f"{tmp_path}/run.json cannot be read as a run's record ({said})"
+
+
 def test_a_curve_is_read_by_column_without_the_row_that_is_being_written(tmp_path):
     assert read_progress(tmp_path) == {}
     path = tmp_path / "progress.csv"
