@@ -11,19 +11,19 @@ Tables and figures can be regenerated from the folder alone.
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from acer_tf.errors import EvidenceError
-from acer_tf.files import read_json, write_json
+from acer_tf.errors import EvidenceError, status_of
+from acer_tf.files import read_json, remove_empty, write_json
 from acer_tf.reproduction.cells import Cell, require_valid
 
 FORMAT = 1
-REPORT_FILES = ("table.csv", "table.md", "figure.png", "figure.svg")  # of the first table and the first drawing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,28 @@ def read_evidence(folder: Path) -> Evidence | None:
         raise EvidenceError(f"{path} cannot be read ({type(error).__name__} {error}): move it away") from error
 
 
-def own_evidence(folder: Path, name: str, flag: str = "output") -> Evidence | None:
-    """`read_evidence` of the folder that `flag` names.
+def files_of(tables: Iterable[str], figures: Iterable[str]) -> list[str]:
+    """The files of a report's tables and drawings."""
+    names = [*itertools.product(tables, ("csv", "md")), *itertools.product(figures, ("png", "svg"))]
+    return [f"{name}.{end}" for name, end in names]
+
+
+def require_free(folder: Path, files: Iterable[str], flag: str = "output") -> None:
+    """Raises EvidenceError if `folder`, which holds no evidence, has one of the files of a report."""
+    for file in files:
+        if os.path.lexists(folder / file):
+            raise EvidenceError(f"--{flag}={folder} has a {file} but no experiment.json: choose another folder")
+
+
+def own_evidence(
+    folder: Path,
+    name: str,
+    flag: str = "output",
+    *,
+    tables: Iterable[str] = ("table",),
+    figures: Iterable[str] = ("figure",),
+) -> Evidence | None:
+    """`read_evidence` of the folder that `flag` names, for a report that has these tables and drawings at least.
 
     Raises:
         EvidenceError: also if it is not of experiment `name`, or if files are there that a report would replace.
@@ -73,9 +93,8 @@ def own_evidence(folder: Path, name: str, flag: str = "output") -> Evidence | No
     known = read_evidence(folder)
     if known is not None and known.name != name:
         raise EvidenceError(f"--{flag}={folder} holds the evidence of {known.name}: choose another")
-    foreign = [] if known else [file for file in REPORT_FILES if os.path.lexists(folder / file)]
-    if foreign:
-        raise EvidenceError(f"--{flag}={folder} has a {foreign[0]} but no experiment.json: choose another folder")
+    if known is None:
+        require_free(folder, files_of(tables, figures), flag)
     return known
 
 
@@ -84,13 +103,17 @@ def require_folder(folder: Path, flag: str = "output") -> list[Path]:
 
     Returns the folders that it made, innermost first.
     """
+    made: list[Path] = []
     try:
         made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EvidenceError(f"--{flag}={folder} is not writable ({error.strerror}); choose another") from error
+        remove_empty(made)
+        failure = EvidenceError(f"--{flag}={folder} is not writable ({error.strerror}); choose another")
+        failure.status = status_of(error)
+        raise failure from error
     return made
 
 

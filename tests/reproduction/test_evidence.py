@@ -19,7 +19,7 @@ from acer_tf.reproduction.evidence import (
     require_folder,
     write_evidence,
 )
-from acer_tf.reproduction.report.output import Table, save, write_table
+from acer_tf.reproduction.report.output import Drawing, Report, Table, save, write_report, write_table
 from acer_tf.reproduction.sweep.folder import CellFolder
 from tests.training.scripted import leave_policy, small_settings, tree
 
@@ -165,6 +165,27 @@ def test_the_evidence_of_another_experiment_is_refused(tmp_path):
     assert own_evidence(tmp_path, "tiny") == EVIDENCE
     with pytest.raises(EvidenceError, match=f"--output={tmp_path} .*tiny"):
         own_evidence(tmp_path, "large")
+
+
+@pytest.mark.parametrize("name", ["games.csv", "games.md", "hours.png", "hours.svg"])
+def test_a_file_that_a_report_would_replace_is_left_alone(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(EvidenceError, match=f"^--best_of={tmp_path} has a {name} but no experiment.json"):
+        own_evidence(tmp_path, "tiny", "best_of", tables=("table", "games"), figures=("figure", "hours"))
+    report = Report({"games": Table("", ["a"], [["1"]])}, {"hours": Drawing("", Figure())})
+    with pytest.raises(EvidenceError, match=f"^--output={tmp_path} has a {name} but no experiment.json"):
+        write_report(EVIDENCE, report, tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_a_full_disk_is_no_bad_input_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(EvidenceError, match="is not writable .No space left on device.") as failure:
+        require_folder(tmp_path / "a" / "b")
+    assert failure.value.status == 1 and not [*tmp_path.iterdir()]
 
 
 def test_a_folder_that_is_not_writable_is_refused(tmp_path):

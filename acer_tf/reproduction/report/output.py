@@ -17,7 +17,7 @@ from PIL import Image
 
 from acer_tf.files import write_whole
 from acer_tf.reproduction.curves import Axis, RunCurve
-from acer_tf.reproduction.evidence import Evidence, read_evidence, write_evidence
+from acer_tf.reproduction.evidence import Evidence, files_of, read_evidence, require_free, write_evidence
 from acer_tf.reproduction.published import PublishedCurve
 
 Groups = Mapping[str, Sequence[RunCurve]]
@@ -78,9 +78,14 @@ class Report:
 
 
 def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
-    """Writes tables and figures, then experiment.json, which names them; those that it named before are gone then."""
-    # If the call is stopped here, `own_evidence` must not take the tables and figures for files of the user's.
+    """Writes tables and figures, then experiment.json, which names them; those that it named before are gone then.
+
+    Raises EvidenceError if files are there that no report has written.
+    """
+    files = files_of(report.tables, report.figures)
     if (before := read_evidence(folder)) is None:
+        require_free(folder, files)
+        # If the call is stopped here, the tables and figures must not be taken for files of the user's.
         write_evidence(folder, evidence)
     for name, table in report.tables.items():
         write_table(table, folder, name)
@@ -89,12 +94,8 @@ def write_report(evidence: Evidence, report: Report, folder: Path) -> None:
     captions = [{name: made.caption for name, made in of.items()} for of in (report.tables, report.figures)]
     write_evidence(folder, dataclasses.replace(evidence, tables=captions[0], figures=captions[1]))
     if before is not None:
-        for names, made, ends in (
-            (before.tables, report.tables, ("csv", "md")),
-            (before.figures, report.figures, ("png", "svg")),
-        ):
-            for name, end in itertools.product(names.keys() - made.keys(), ends):
-                (folder / f"{name}.{end}").unlink(missing_ok=True)
+        for file in {*files_of(before.tables, before.figures)} - {*files}:
+            (folder / file).unlink(missing_ok=True)
 
 
 def number(value: float | None, digits: int = 2) -> str:
