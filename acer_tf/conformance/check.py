@@ -128,8 +128,8 @@ def _array(value: Any) -> Any:
 def _where(error: BaseException) -> str:
     """The kind of an error, the first line of its message, and the place in the code that is checked."""
     said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
-    places = [f" at {f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    return said + "".join(places[-1:])
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    return said + "".join(f" at {frame.filename}:{frame.lineno}" for frame in frames[-1:])
 
 
 def _difference(case: dict[str, Any], got: Any, tolerance: float) -> str:
