@@ -55,10 +55,20 @@ class _Integer(flags.IntegerParser):
             raise
 
 
+def _in_words(error: Exception) -> str:
+    said = str(error)
+    for pythons, ours in _VALUES.items():
+        said = re.sub(pythons, ours, said)
+    return said
+
+
 def value_of(kind: type, text: str) -> Any:
     """`text` as a value of a setting's type; raises ValueError."""
     if kind is not bool:
-        return _Integer().convert(text) if kind is int else kind(text)
+        try:
+            return _Integer().convert(text) if kind is int else kind(text)
+        except ValueError as error:
+            raise ValueError(f"'{text}' {_in_words(error)}") from error
     if text.lower() not in ("true", "false"):
         raise ValueError(f"'{text}' is neither true nor false")
     return text.lower() == "true"
@@ -128,10 +138,7 @@ def parse(values: flags.FlagValues, argv: list[str], doc: str | None, *, require
         ours = OTHER_NAMES.get(error.flagname, "")
         sys.exit(fail(2, f"there is no flag --{error.flagname}: use --{ours}" if ours in values else error))
     except flags.Error as error:
-        said = str(error).removeprefix("ERROR:: ")  # absl begins the message for a missing --flagfile so
-        for pythons, ours in _VALUES.items():
-            said = re.sub(pythons, ours, said)
-        sys.exit(fail(2, said))
+        sys.exit(fail(2, _in_words(error).removeprefix("ERROR:: ")))  # as absl begins that for a missing --flagfile
 
 
 def help_of(values: flags.FlagValues, required: tuple[str, ...] = ()) -> str:

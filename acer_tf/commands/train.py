@@ -82,7 +82,7 @@ def run(settings: Settings, run_dir: Path, **options: Any) -> int:
     try:
         policy = train(settings, run_dir, **options)
     except NonFiniteError as error:
-        return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} are from before")
+        return cli.fail(1, f"stopped in {settings.env}: {error}; checkpoints in {run_dir} {error.left}")
     except (EnvironmentFailure, OSError) as error:
         if not _begun(run_dir):
             raise

@@ -2,13 +2,14 @@
 
 python -m acer_tf tune --env=CartPole-v1 --total_steps=50_000 --trials=50 --processes=2 --tune_dir=runs/tune_cartpole
 
-A trial is a run with a folder of its own, and its value the mean return of the last tenth of its steps; one whose
-interim returns are below the median of others is stopped. The first has the settings that are given, where they lie in
-the ranges searched. The same command continues a search, with more --trials longer, and helps others that run with the
-same --tune_dir, also on other machines that share it. What is not given is searched, within ranges that --search
-replaces.
+A trial is a run with a folder of its own, and its value the mean return of the last tenth of its steps. One is stopped
+where its best interim return so far is below the median of those that the complete trials had at that step. The first
+has the settings that are given, where they lie in the ranges searched. The same command continues a search, with more
+--trials longer, and helps others that run with the same --tune_dir, also on other machines that share it. What is not
+given is searched, within ranges that --search replaces.
 """
 
+import collections
 import dataclasses
 import math
 import shlex
@@ -47,13 +48,17 @@ from acer_tf.reproduction.report.page import require_page, results_of, write_pag
 from acer_tf.reproduction.sweep import CellFolder, LocalLauncher, run_sweep
 from acer_tf.reproduction.sweep.attempt import PROGRAM
 from acer_tf.reproduction.sweep.launcher import needs_of
-from acer_tf.reproduction.trials import RunOptions, search, shown, value_of, values_of
-from acer_tf.reproduction.tuning import Tuning, search_space
+from acer_tf.reproduction.trials import RunOptions, search, value_of, values_of
+from acer_tf.reproduction.tuning import REASON, Tuning, end_of, largest, search_space
 from acer_tf.runs.signals import StopRequest
 from acer_tf.settings import Settings, make_settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
+from acer_tf.settings.settings import meant
 from acer_tf.training.resolve import resolve
 
+_TABLES, _FIGURES = ("table", "trials"), ("figure", "importance")  # of the report
+_FOR_IMPORTANCE = 20  # complete trials, without which it is not drawn
+_NOT_SEARCHED = ("env", "agent", "preset", "seed", "total_steps", "log_interval", "stop_at_return", "initialize_from")
 _ROWS = 50  # of progress.csv in a run, if --log_interval is not given
 FLAGS = cli.new_flags()
 flag = cli.definers(FLAGS, "Search")
@@ -80,7 +85,7 @@ def main(argv: list[str]) -> int:
     settings, tune_dir = make_settings(given), Path(FLAGS.tune_dir)
     asked = cli.named_once("search", map(_search, FLAGS.search))
     output = Path(FLAGS.output or f"{RESULTS}/tune_{file_name(settings.env)}")
-    known = own_evidence(output, "tune")
+    known = own_evidence(output, "tune", tables=_TABLES, figures=_FIGURES)
     require_page(results_of(output))
     remove_empty(require_folder(output))
     spec = envs.spec(settings.env, atari_preset=settings.atari_preset, action_masks=settings.action_masks)
@@ -88,9 +93,10 @@ def main(argv: list[str]) -> int:
     cell, launcher = Cell.asked("tune", settings), LocalLauncher(FLAGS.processes, FLAGS.threads)
     searched = {"settings": cell.name, "search": {name: str(tuple(tried)) for name, tried in space.items()}}
     _require_own(known, searched, output)
-    (needs,) = needs_of([CellFolder(tune_dir, cell)])
-    launcher.check([needs.memory] * FLAGS.processes)
-    tuning = Tuning(tune_dir, settings, space, FLAGS.trials)
+    ends = (settings, largest(settings, spec, space))
+    needs = needs_of([CellFolder(tune_dir, Cell.asked("tune", each)) for each in ends])
+    launcher.check([max(each.memory for each in needs)] * FLAGS.processes)
+    tuning = Tuning(tune_dir, settings, spec, space, FLAGS.trials)
     options = RunOptions(PROGRAM, Path.cwd(), FLAGS.stall_minutes, FLAGS.checkpoint_minutes)
     print(f"searching {', '.join(space)} in {tune_dir}", flush=True)
     with cli.begun():
@@ -114,7 +120,7 @@ def _evaluate(tuning: Tuning, best: FrozenTrial, output: Path, searched: Mapping
     """Runs the best settings and the given ones on seeds of their own, and writes the evidence of what was searched."""
     given, key = tuning.settings, f"trial {best.number}"
     found = tuning.settings_of(best)
-    print(f"best of {len(tuning.ranked())} trials, {key}: {best.value:,.2f}  ({values_of(best.params)})")
+    print(f"best of {_counts(tuning)}, {key}: {best.value:,.2f}  ({values_of(best.params)})")
     print(_training(found))
     methods = {key: Method(f"best: {key}", {}, given.total_steps)}
     if found != given:
@@ -166,10 +172,9 @@ def _report(
     """Writes the evidence of a search, and shows its table."""
     given, runs = tuning.settings, RecordedRuns(methods, cells, output)
     seeds = sorted({cell.seed for cell in cells})
-    count, names = len(tuning.ranked()), ", ".join(tuning.space)
     text = (
-        f"Optuna's search over {count} runs of {given.total_steps:,} steps of {names}: the best beside what was given, "
-        f"on seeds {seeds[0]} to {seeds[-1]}, which the search did not see (its runs had seed {given.seed}).",
+        f"Optuna's search of {', '.join(tuning.space)}: {_counts(tuning)}. The best beside what was given, on seeds "
+        f"{seeds[0]} to {seeds[-1]}, which the search did not see (its runs had seed {given.seed}).",
         _training(tuning.settings_of(best)),
     )
     labels = {name: method.label for name, method in methods.items()}
@@ -177,11 +182,20 @@ def _report(
     caption = "Means over seeds with standard errors, up to three runs thin."
     figures = {"figure": Drawing(caption, learning_curves(runs.by_label(), published_curves))}
     if (drawn := _importance(tuning.study, tuning.space)) is not None:
-        note = "Optuna's importance of each setting (PED-ANOVA) in the trials that reached their end."
+        count = len(tuning.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        note = f"Optuna's importance of each setting (PED-ANOVA) in the {count} trials that reached their end. "
+        note += "Of so few, one more or less may change the order."
         figures["importance"] = Drawing(note, drawn)
     tables = {"table": _comparison(runs, given, best), "trials": _trials(tuning)}
     write_report(evidence, Report(tables, figures), output)
     print(f"\n{markdown(tables['table'])}\n\ntables and figures in {output}; page: {write_page(results_of(output))}")
+
+
+def _counts(tuning: Tuning) -> str:
+    """How the trials have ended."""
+    ends = collections.Counter(map(end_of, tuning.ranked()))
+    steps = f"{ends['complete']} of them to {tuning.settings.total_steps:,} steps"
+    return f"{ends.total()} trials, {steps}, {ends['pruned']} stopped early, {ends['failed']} failed"
 
 
 def _comparison(runs: RecordedRuns, given: Settings, best: FrozenTrial) -> Table:
@@ -195,23 +209,24 @@ def _comparison(runs: RecordedRuns, given: Settings, best: FrozenTrial) -> Table
 
 
 def _trials(tuning: Tuning) -> Table:
-    head = ["trial", "state", "return, last 10 % of training", *tuning.space]
+    head = ["trial", "state", "return, last 10 % of training", *tuning.space, "reason"]
     rows = [
         [
             str(trial.number),
-            trial.state.name.lower(),
+            end_of(trial),
             number(trial.value) if trial.state == TrialState.COMPLETE else "",
-            *(shown(trial.params[name]) for name in tuning.space),
+            *(str(trial.params[name]) for name in tuning.space),
+            trial.user_attrs.get(REASON, "") if end_of(trial) == "failed" else "",
         ]
         for trial in tuning.ranked()
     ]
-    return Table("All trials, the best first; pruned ones have no value.", head, rows)
+    return Table("All trials, the best first; pruned and failed ones have no value.", head, rows)
 
 
 def _importance(study: optuna.Study, space: Iterable[str]) -> Figure | None:
     """Optuna's plot; None where it has too few trials, or too little to compare."""
     complete = {tuple(t.params.values()): t.value for t in study.trials if t.state == TrialState.COMPLETE}
-    if len(complete) < 4 or len({*complete.values()}) < 2:
+    if len(complete) < _FOR_IMPORTANCE or len({*complete.values()}) < 2:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -228,7 +243,10 @@ def _search(text: str) -> tuple[str, Search]:
     """The setting that a --search names, and what is tried."""
     name, equals, tried = text.partition("=")
     types = setting_types()
-    if name not in types or name in ("env", "agent", "preset", "seed", "total_steps", "log_interval"):
+    if name not in types:
+        hint = meant(name) or "; docs/presets.md lists all"
+        raise SettingsError(f"--search={text}: there is no setting {name!r}{hint}")
+    if name in _NOT_SEARCHED or name.startswith("evaluat"):
         raise SettingsError(f"--search={text}: must begin with a setting that decides how a run learns")
     if not equals:
         if (declared := declarations(Settings)[name].search) is None:
@@ -248,5 +266,5 @@ def _search(text: str) -> tuple[str, Search]:
             raise ValueError(f"'{values[0]}' is one value; give two or more, separated by ; if they have commas")
         return name, Search(values=values)
     except ValueError as error:
-        forms = "NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=VALUE,..."
-        raise SettingsError(f"--search={text}: must be {forms}: {error}") from error
+        forms = f"{name}=LOW:HIGH, {name}=LOW:HIGH:log or {name}=VALUE,VALUE"
+        raise SettingsError(f"--search={text}: {error}; give {forms}") from error

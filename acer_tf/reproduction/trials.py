@@ -13,13 +13,13 @@ import numpy as np
 import optuna
 from optuna.trial import Trial, TrialState
 
-from acer_tf.errors import CurveError, SettingsError
+from acer_tf.errors import CurveError, NonFiniteError, SettingsError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.curves import RunCurve, final_return, read_run, score_at
 from acer_tf.reproduction.sweep.folder import CellFolder
 from acer_tf.reproduction.sweep.launcher import LocalLauncher
 from acer_tf.reproduction.sweep.runner import Place
-from acer_tf.reproduction.tuning import Tuning, name_of
+from acer_tf.reproduction.tuning import REASON, Tuning, name_of
 from acer_tf.runs.folder import Lock
 from acer_tf.runs.signals import StopRequest
 
@@ -77,16 +77,34 @@ class _Run:
             shutil.rmtree(self.place.folder.run_dir / "checkpoints", ignore_errors=True)  # it is not continued
             said = f"pruned after {self.place.folder.latest()[0]:,} steps"
         else:
-            reason = self.place.reason or "no episode has ended"
-            self.trial.set_user_attr("reason", reason)
-            study.tell(self.trial, state=TrialState.FAIL)
-            said = f"failed: {reason}"
+            why = self.place.reason or "no episode has ended"
+            said = _fail(study, self.trial, why, by_values=self.place.over == "finished" or _diverged(why))
         self._lock.release()
-        return f"trial {self.trial.number}: {said}  ({values_of(self.trial.params)})"
+        return _line(self.trial, said)
 
     def leave(self) -> None:
         """Leaves the trial to the next process that looks for work."""
         self._lock.release()
+
+
+def _diverged(why: str) -> bool:
+    """Whether a process that ended so did because its run came to NaN or infinity."""
+    return why.endswith(NonFiniteError.left)
+
+
+def _fail(study: optuna.Study, trial: Trial, why: str, *, by_values: bool) -> str:
+    """Records why a trial has no value; returns it in words.
+
+    Optuna's sampler does not see trials that failed. Where the values tried are the reason, it must, or it would
+    propose such values again: for Optuna that trial is pruned.
+    """
+    trial.set_user_attr(REASON, why)
+    study.tell(trial, state=TrialState.PRUNED if by_values else TrialState.FAIL)
+    return f"failed: {why}"
+
+
+def _line(trial: Trial, said: str) -> str:
+    return f"trial {trial.number}: {said}  ({values_of(trial.params)})"
 
 
 def value_of(run: RunCurve) -> float:
@@ -119,12 +137,14 @@ def search(
                 launcher.stop()
             if not stopping and (not running or time.monotonic() - looked > _LOOK_SECONDS):
                 looked = time.monotonic()
-                _fill(tuning, launcher, options, running)
+                _fill(tuning, launcher, options, running, say)
             if not (any(run.place.attempt for run in running.values()) if stopping else running):
                 return
             for name, end in launcher.poll():
                 run = running[name]
                 run.place.attempt = None
+                if end.status == 2 or _diverged(end.reason):  # another attempt would end in the same way
+                    run.place.limits = {"failed": 0, "lost": 0}
                 run.place.end(end, stopping or run.pruned)
             for name, run in list(running.items()):
                 run.report()
@@ -139,7 +159,9 @@ def search(
             run.leave()
 
 
-def _fill(tuning: Tuning, launcher: LocalLauncher, options: RunOptions, running: dict[str, _Run]) -> None:
+def _fill(
+    tuning: Tuning, launcher: LocalLauncher, options: RunOptions, running: dict[str, _Run], say: Callable[[str], None]
+) -> None:
     """Starts as many trials as there is room for: those that failed again, then others."""
     command = *options.program, f"--threads={launcher.threads}", f"--checkpoint_minutes={options.checkpoint_minutes:g}"
     limits = {"failed": 1, "lost": 1}
@@ -155,9 +177,9 @@ def _fill(tuning: Tuning, launcher: LocalLauncher, options: RunOptions, running:
         try:
             cell = dataclasses.replace(Cell.asked(name, tuning.settings_of(trial)), name=name)
         except SettingsError as error:  # values that do not go together
-            trial.set_user_attr("reason", str(error))
-            tuning.study.tell(trial, state=TrialState.FAIL)
+            said = _fail(tuning.study, trial, str(error), by_values=True)
             lock.release()
+            say(_line(trial, said))
             tuning.require_some_success()
             continue
         folder = CellFolder(tuning.folder.absolute(), cell)

@@ -12,6 +12,7 @@ continued by the next that looks for work.
 import dataclasses
 import fcntl
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,20 +25,22 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from acer_tf.errors import FolderInUse, SettingsError, SweepError, first_line
-from acer_tf.files import read_json, write_json
+from acer_tf.errors import FolderInUse, SettingsError, SweepError, first_line, reason, status_of
+from acer_tf.files import read_json, remove_empty, write_json
 from acer_tf.runs.folder import Lock
 from acer_tf.settings import Settings, setting_types
 from acer_tf.settings.declaration import Search, declarations
-from acer_tf.settings.effect import missing_for
+from acer_tf.settings.effect import missing_for, without_effect
 from acer_tf.settings.record import differences, settings_document
+from acer_tf.training.resolve import resolve
 from acer_tf.types import EnvironmentSpec
 
 FORMAT = 1
 _RANDOM = 10  # trials before Optuna's sampler begins to model
 _UNPRUNED = 5  # the same for its pruner; and the first reports of each trial, by which nothing is pruned
-_USEFUL = (TrialState.COMPLETE, TrialState.PRUNED)
 _FAILURES = 3  # trials that fail before any ends well stop the search: the reason is not in what it tries
+_FILES = ("journal.log", "journal.lock", "tune.json", "turn.lock")  # that a search begins with
+REASON = "reason"  # the attribute of a trial that says why it has failed
 
 Space = Mapping[str, Search]
 
@@ -60,7 +63,10 @@ def search_space(settings: Settings, spec: EnvironmentSpec, given: Mapping[str, 
         if missing := missing_for(name, settings, spec):
             raise SettingsError(f"--search={name}: has no effect in these runs: it needs {' and '.join(missing)}")
         for value in tried.ends:
-            dataclasses.replace(settings, **{name: value})  # raises for one that is not possible
+            try:
+                dataclasses.replace(settings, **{name: value})
+            except SettingsError as error:
+                raise SettingsError(f"--search={name}: {error}") from error
     declared = {name: d.search for name, d in declarations(Settings).items() if d.search is not None}
     fixed = {*given, *settings.rule.fixed}
     free = {n: s for n, s in declared.items() if n not in fixed and not missing_for(n, settings, spec)}
@@ -69,12 +75,35 @@ def search_space(settings: Settings, spec: EnvironmentSpec, given: Mapping[str, 
     return asked or free
 
 
+def largest(settings: Settings, spec: EnvironmentSpec, space: Space) -> Settings:
+    """The settings with the upper ends of the numbers that are searched; without, if these do not go together."""
+    numbers = {name: max(tried.ends) for name, tried in space.items() if setting_types()[name] in (int, float)}
+    try:
+        return _with(settings, spec, numbers)
+    except SettingsError:
+        return settings
+
+
+def _with(settings: Settings, spec: EnvironmentSpec, values: Mapping[str, Any]) -> Settings:
+    """The settings with other values; those that have no effect then have their usual ones."""
+    changed = dataclasses.replace(settings, **values)
+    return dataclasses.replace(changed, **without_effect(resolve(changed, spec), spec))
+
+
+def end_of(trial: FrozenTrial) -> str:
+    """How a trial has ended: complete, pruned, or failed, also where Optuna's state is another; or its state."""
+    if trial.state != TrialState.COMPLETE and trial.state.is_finished():
+        return "failed" if trial.state == TrialState.FAIL or REASON in trial.user_attrs else "pruned"
+    return trial.state.name.lower()
+
+
 class Tuning:
     """A search in a folder; several processes may work in it at the same time.
 
     Args:
         folder: created if it does not exist.
         settings: what the trials share; not resolved.
+        spec: the environment's.
         space: what is searched.
         trials: how many there are to be, those of other processes included.
 
@@ -82,26 +111,38 @@ class Tuning:
         SweepError: the folder holds something else, or another search; nothing was changed.
     """
 
-    def __init__(self, folder: Path, settings: Settings, space: Space, trials: int) -> None:
-        self.folder, self.settings, self.space, self.trials = folder, settings, space, trials
+    def __init__(self, folder: Path, settings: Settings, spec: EnvironmentSpec, space: Space, trials: int) -> None:
+        self.folder, self.settings, self.space, self.trials, self._spec = folder, settings, space, trials, spec
         self._distributions = {name: _distribution(name, tried) for name, tried in space.items()}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         document = {"settings": settings_document(settings), "search": {n: s._asdict() for n, s in space.items()}}
         self._require_same(document)
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
+        self._turn = _FileLock(folder / "turn.lock")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._turn = _FileLock(folder / "turn.lock")
             with self._turn:
                 self._require_same(document)
-                if not (folder / "tune.json").exists():
-                    write_json(folder / "tune.json", {"format": FORMAT, **document})
-                self.study = self._open()
+                begins = not (folder / "tune.json").exists()
+                try:
+                    if begins:
+                        write_json(folder / "tune.json", {"format": FORMAT, **document})
+                    self.study = self._open()
+                except OSError:
+                    for name in _FILES if begins else ():
+                        (folder / name).unlink(missing_ok=True)
+                    raise
         except OSError as error:
-            raise SweepError(f"--tune_dir={folder} cannot be used: {error}") from error
+            remove_empty(made)
+            failure = SweepError(f"--tune_dir={folder} cannot be used: {error}")
+            failure.status = status_of(error)
+            raise failure from error
 
     def _require_same(self, document: Mapping[str, Any]) -> None:
         path = self.folder / "tune.json"
+        if self.folder.exists() and not self.folder.is_dir():
+            raise SweepError(f"--tune_dir={self.folder} is not a folder: choose another")
         try:
             known = dict(read_json(path))
             if known.pop("format") != FORMAT:
@@ -125,7 +166,9 @@ class Tuning:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, SweepError):
                 raise
-            raise SweepError(f"{path} cannot be read ({error}): restore it, or choose another --tune_dir") from error
+            raise SweepError(
+                f"{path} cannot be read ({reason(error)}): restore it, or choose another --tune_dir"
+            ) from error
 
     def _open(self) -> optuna.Study:
         """The study in the journal, whose first trial is what was asked for."""
@@ -209,12 +252,25 @@ class Tuning:
             return None
 
     def settings_of(self, trial: Trial | FrozenTrial) -> Settings:
-        """The settings of a trial; SettingsError if its values do not go together."""
-        return dataclasses.replace(self.settings, **trial.params)
+        """The settings of a trial, where those without an effect in it have their usual values.
+
+        Raises:
+            SettingsError: its values do not go together.
+        """
+        return _with(self.settings, self._spec, trial.params)
 
     def ranked(self) -> list[FrozenTrial]:
-        """The trials: complete ones, the best first, then others."""
-        return sorted(self._known(), key=lambda t: (t.state != TrialState.COMPLETE, -(t.value or 0.0), t.number))
+        """The trials: complete ones, the best first, then pruned ones, then those that failed.
+
+        Of equal values the one whose interim returns have the higher mean comes first: it was there earlier.
+        """
+        ends = ("complete", "pruned", "failed", "running")
+
+        def place(trial: FrozenTrial) -> tuple[float, ...]:
+            interim = [*trial.intermediate_values.values()] or [-math.inf]
+            return ends.index(end_of(trial)), -(trial.value or 0.0), -sum(interim) / len(interim), trial.number
+
+        return sorted(self._known(), key=place)
 
     def best(self) -> FrozenTrial | None:
         """The complete trial of the highest value; None without any."""
@@ -223,11 +279,10 @@ class Tuning:
 
     def require_some_success(self) -> None:
         """Raises SweepError if several trials have failed and none has ended well: what is tried is not the reason."""
-        trials = self._known()
-        failed = [t for t in trials if t.state == TrialState.FAIL]
-        if len(failed) >= _FAILURES and not any(t.state in _USEFUL for t in trials):
-            reason = failed[-1].user_attrs.get("reason", "")
-            raise SweepError(f"the first {len(failed)} trials failed, the last so: {reason}")
+        ends = [(end_of(trial), trial.user_attrs.get(REASON, "")) for trial in self._known()]
+        failed = [why for end, why in ends if end == "failed"]
+        if len(failed) >= _FAILURES and not any(end in ("complete", "pruned") for end, _ in ends):
+            raise SweepError(f"the first {len(failed)} trials failed, the last so: {failed[-1]}")
 
 
 def _require_lines(path: Path) -> None:

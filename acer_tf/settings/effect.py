@@ -1,5 +1,7 @@
 """Whether settings suit an environment, and have an effect there."""
 
+from typing import Any
+
 from acer_tf.errors import InvalidEnvironment, SettingsError
 from acer_tf.settings import Settings, make_settings
 from acer_tf.settings.declaration import declarations
@@ -36,13 +38,17 @@ def missing_for(name: str, settings: Settings, spec: EnvironmentSpec) -> list[st
     return missing
 
 
+def without_effect(settings: Settings, spec: EnvironmentSpec) -> dict[str, Any]:
+    """The changed settings of resolved `settings` that have no effect, and their usual values."""
+    usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
+    values = {name: getattr(usual, name) for name in declarations(Settings)}
+    return {n: v for n, v in values.items() if getattr(settings, n) != v and missing_for(n, settings, spec)}
+
+
 def require_effect(settings: Settings, spec: EnvironmentSpec) -> None:
     """Raises SettingsError if a changed setting of resolved `settings` has no effect, and says what it would need."""
-    usual = make_settings(env=settings.env, agent=settings.agent, preset=settings.preset)
-    for name in declarations(Settings):
-        changed = getattr(settings, name) != getattr(usual, name)
-        if changed and (missing := missing_for(name, settings, spec)):
-            raise SettingsError(
-                f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}: "
-                f"it needs {' and '.join(missing)}; leave it at {getattr(usual, name)}"
-            )
+    for name, usual in without_effect(settings, spec).items():
+        raise SettingsError(
+            f"--{name}={getattr(settings, name)}: has no effect with --agent={settings.agent} in {settings.env}: "
+            f"it needs {' and '.join(missing_for(name, settings, spec))}; leave it at {usual}"
+        )

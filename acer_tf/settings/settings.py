@@ -408,7 +408,8 @@ def make_settings(given: Mapping[str, Any] | str | None = None, /, **values: Any
         )
     given = {**({"env": given} if isinstance(given, str) else given or {}), **values}
     if unknown := sorted(set(given) - set(setting_types())):
-        raise SettingsError(f"there is no setting {unknown[0]!r}{_meant(unknown[0])}")
+        more = "; docs/presets.md lists all, and other flags are arguments of train"
+        raise SettingsError(f"there is no setting {unknown[0]!r}{meant(unknown[0]) or more}")
     if "env" not in given:
         raise SettingsError("--env is required, such as --env=atari/Pong, --env=minatar/breakout or --env=CartPole-v1")
     agent, preset = given.get("agent", Settings.agent), given.get("preset", "auto")
@@ -434,13 +435,12 @@ OTHER_NAMES |= dict(lr="learning_rate", n_envs="num_envs", n_steps="unroll_lengt
 OTHER_NAMES |= dict(total_timesteps="total_steps", deterministic="greedy", n_eval_episodes="episodes")
 
 
-def _meant(unknown: str) -> str:
-    """A hint at what a name that is no setting's stands for."""
+def meant(unknown: str) -> str:
+    """A hint at what a name that is no setting's stands for; "" without any."""
     if OTHER_NAMES.get(unknown) in setting_types():
         return f": use {OTHER_NAMES[unknown]}"
     near = difflib.get_close_matches(unknown, setting_types(), cutoff=0.7)
-    more = "; docs/presets.md lists all, and other flags are arguments of train"
-    return f"; did you mean {' or '.join(near)}?" if near else more
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _plain(value: Any, kind: type) -> Any:

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from absl.testing import flagsaver
 
 from acer_tf import load_policy
 from acer_tf.commands import train
+from acer_tf.errors import NonFiniteError
 from acer_tf.settings import Settings, make_settings
 from tests.processes import answers_of
 from tests.training.scripted import timeless
@@ -70,6 +72,12 @@ def test_every_setting_has_a_flag_with_help_and_every_flag_a_purpose():
     assert set(train.FLAGS) == settings | others
     for name in train.FLAGS:
         assert len(train.FLAGS[name].help) >= 10, name
+
+
+def test_the_line_of_a_run_that_diverged_ends_as_searches_know_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(train, "train", Mock(side_effect=NonFiniteError("critic_loss is nan, at step 8")))
+    assert train.main(["train", "--env=CartPole-v1", f"--run_dir={tmp_path / 'run'}"]) == 1
+    assert capsys.readouterr().err.endswith(f"{NonFiniteError.left}\n")
 
 
 def test_the_help_of_a_flag_says_its_default_and_what_a_preset_changes():

@@ -1,41 +1,32 @@
 """The search of hyper-parameters, on runs that are stand-ins, and on a world of one step."""
 
 import csv
-import fcntl
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import optuna
 import pytest
 
 from acer_tf.commands import tune
-from acer_tf.errors import RunFolderError, SettingsError, SweepError
-from acer_tf.reproduction import trials
+from acer_tf.errors import RunFolderError, SettingsError
 from acer_tf.reproduction.evidence import read_evidence
-from acer_tf.reproduction.tuning import Tuning, search_space
+from acer_tf.reproduction.tuning import Tuning, largest
 from acer_tf.settings import make_settings
-from acer_tf.settings.declaration import Search, declarations
-from acer_tf.settings.record import settings_document
-from acer_tf.settings.settings import Settings
-from acer_tf.training.resolve import resolve
+from acer_tf.settings.declaration import Search
 from acer_tf.types import EnvironmentSpec
 from tests.training.scripted import tree
 
 TRIAL = str(Path(__file__).with_name("trial.py"))
 ROOT = Path(__file__).parents[2]
 CARTPOLE = EnvironmentSpec((4,), "float32", stack=1, num_actions=2)
-PENDULUM = EnvironmentSpec((3,), "float32", stack=1, num_actions=0, action_low=(-2.0,), action_high=(2.0,))
-LINES = 4  # of a journal with one trial
-RATE = {"learning_rate": Search(1e-5, 1e-1, log=True)}
+DIVERGED = (
+    "stopped in CartPole-v1: critic_loss is nan in replay update 1, at step 8; checkpoints in here are from before"
+)
 
 
 @pytest.fixture
@@ -58,6 +49,7 @@ def journal():
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_see(searched, monkeypatch, capsys):
+    monkeypatch.setattr(tune, "_FOR_IMPORTANCE", 4)
     assert searched("--trials=12", "--processes=2", "--evaluation_seeds=2", "--learning_rate_final=0") == 0
     trials = journal()
     assert len(trials) == 12
@@ -73,6 +65,10 @@ def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_s
     rows = list(csv.DictReader((output / "trials.csv").open()))
     assert len(rows) == 12 and rows[0]["trial"] == str(best.number)
     evidence = read_evidence(output)
+    assert (
+        f"12 trials, {len(complete)} of them to 1,000 steps, {12 - len(complete)} stopped early, 0 failed"
+        in evidence.text[0]
+    )
     seeds = {cell.seed for cell in evidence.cells}
     assert seeds == {1, 2}, "those of the search are 0"
     compared = list(csv.DictReader((output / "table.csv").open()))
@@ -87,8 +83,8 @@ def test_a_search_ends_with_the_best_beside_what_was_given_on_seeds_it_did_not_s
 
     experiment = json.loads((output / "experiment.json").read_text())  # as if that of another had come meanwhile
     own_evidence = tune.own_evidence
-    looks = iter([lambda *_: None, own_evidence])
-    monkeypatch.setattr(tune, "own_evidence", lambda *given: next(looks)(*given))
+    looks = iter([lambda *_, **__: None, own_evidence])
+    monkeypatch.setattr(tune, "own_evidence", lambda *given, **names: next(looks)(*given, **names))
     flags = ["--trials=1", "--evaluation_seeds=1", "--entropy_weight=0.5", "--tune_dir=other"]
     assert searched(*flags) == 1
     assert "holds the evidence of another search" in capsys.readouterr().err
@@ -157,12 +153,22 @@ def test_after_a_signal_the_same_command_continues_and_two_processes_share_the_t
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_trials_that_fail_are_recorded_and_a_search_without_any_success_stops(searched, monkeypatch, capsys):
-    monkeypatch.setenv("FAIL", "1e-6")
+@pytest.mark.parametrize(
+    ("status", "says", "state", "attempts"),
+    [(1, "it broke", "FAIL", 2), (2, "--gamma=2: must be", "FAIL", 1), (1, DIVERGED, "PRUNED", 1)],
+)
+def test_trials_that_fail_are_recorded_and_a_search_without_any_success_stops(
+    status, says, state, attempts, searched, monkeypatch, capsys
+):
+    """Another attempt is made only where it may help; what diverged is known to Optuna's sampler."""
+    for name, value in {"FAIL": "1e-6", "STATUS": str(status), "SAYS": says}.items():
+        monkeypatch.setenv(name, value)
     assert searched("--trials=9") == 1
     err = capsys.readouterr().err
-    assert "the first 3 trials failed" in err and "it diverged" in err
-    assert [t.state.name for t in journal()] == ["FAIL"] * 3
+    assert f"the first 3 trials failed, the last so: exit status {status}: {says}\n" in err
+    assert [(t.state.name, t.user_attrs["reason"]) for t in journal()] == [(state, f"exit status {status}: {says}")] * 3
+    tried = json.loads(Path("search/cells/trial-0002/attempts.json").read_text())["attempts"]
+    assert len(tried) == attempts
 
 
 def test_values_that_do_not_go_together_are_a_failed_trial(searched, monkeypatch, capsys):
@@ -171,42 +177,28 @@ def test_values_that_do_not_go_together_are_a_failed_trial(searched, monkeypatch
 
     monkeypatch.setattr(Tuning, "settings_of", refuse)
     assert searched("--trials=9") == 1
-    assert "the first 3 trials failed, the last so: no 2\n" in capsys.readouterr().err
-    assert [(t.state.name, t.user_attrs["reason"]) for t in journal()] == [("FAIL", f"no {n}") for n in range(3)]
+    out, err = capsys.readouterr()
+    assert "the first 3 trials failed, the last so: no 2\n" in err
+    assert [(t.state.name, t.user_attrs["reason"]) for t in journal()] == [("PRUNED", f"no {n}") for n in range(3)]
+    assert [line.partition("  (")[0] for line in out.splitlines() if line.startswith("trial")] == [
+        f"trial {n}: failed: no {n}" for n in range(3)
+    ]
 
 
-def test_a_run_in_which_no_episode_has_ended_is_a_failed_trial(tmp_path):
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    tuning = Tuning(tmp_path / "search", settings, RATE, 2)
-    trial, lock = tuning.take({})
-    record = {"format": 1, "settings": settings_document(settings) | {"network": "mlp", "precision": "float32"}}
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    (tmp_path / "progress.csv").write_text("steps,seconds,episodes,mean_return,interval_return\n100,1,0,,\n")
-    place = SimpleNamespace(over="finished", reason="", folder=SimpleNamespace(run_dir=tmp_path))
-    said = trials._Run(trial, lock, place).tell(tuning.study)
-    assert said.startswith("trial 0: failed: no episode has ended  (learning_rate ")
-    (told,) = tuning.study.trials
-    assert (told.state.name, told.user_attrs["reason"]) == ("FAIL", "no episode has ended")
-
-
-def test_what_is_searched_has_an_effect_and_is_not_given():
+def test_the_memory_that_is_needed_is_that_of_the_upper_ends(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--env=CartPole-v1", "--total_steps=100", "--tune_dir=search", "--search=replay_capacity=1e4:1e11:log"]
+    assert tune.main(["tune", *flags]) == 2
+    assert "--processes=1: 1 cells at a time need up to " in capsys.readouterr().err and not list(tmp_path.iterdir())
     settings = make_settings(env="CartPole-v1")
-    space = search_space(resolve(settings, CARTPOLE), CARTPOLE, {"gamma": 0.9}, {})
-    assert {"learning_rate", "entropy_weight", "replay_ratio"} <= set(space)
-    assert not {"gamma", "policy_std", "target_period"} & set(space)
-    a3c = make_settings(env="CartPole-v1", agent="a3c")
-    assert not {"replay_ratio", "trust_region_delta"} & set(search_space(resolve(a3c, CARTPOLE), CARTPOLE, {}, {}))
-    continuous = make_settings(env="Pendulum-v1", agent="acer_continuous")
-    assert "policy_std" in search_space(resolve(continuous, PENDULUM), PENDULUM, {}, {})
-
-
-def test_all_declared_values_are_allowed():
-    declared = {name: d.search for name, d in declarations(Settings).items() if d.search}
-    assert len(declared) >= 8
-    for name, tried in declared.items():
-        for value in tried.ends:
-            assert declarations(Settings)[name].range.holds(value), name
-            make_settings(**{"env": "CartPole-v1", name: value})
+    space = {"replay_start": Search(10, 60_000), "gamma": Search(0.5, 0.9)}
+    assert largest(settings, CARTPOLE, space) == settings, "which do not go together with the capacity"
+    space = {
+        "unroll_length": Search(values=(50, 5)),
+        "gamma": Search(0.5, 0.9),
+        "retrace": Search(values=(True, False)),
+    }
+    assert largest(settings, CARTPOLE, space) == make_settings(env="CartPole-v1", unroll_length=50, gamma=0.9)
 
 
 def test_whole_numbers_may_have_an_exponent():
@@ -218,11 +210,19 @@ def test_whole_numbers_may_have_an_exponent():
     ("flags", "wanted"),
     [
         (["--search=nonsense"], "--search=nonsense"),
+        (["--search=lr=1e-3,1e-2"], "there is no setting 'lr': use learning_rate"),
         (["--search=seed=1,2"], "--search=seed"),
+        (["--search=evaluate_every=10,20"], "must begin with a setting that decides how a run learns"),
+        (["--search=stop_at_return=1,2"], "must begin with a setting that decides how a run learns"),
+        (["--search=initialize_from=a,b"], "must begin with a setting that decides how a run learns"),
+        (["--search=unroll_length=1.5:3"], "--search=unroll_length=1.5:3: '1.5' must be a whole number, such as"),
         (["--search=burn_in"], "--search=burn_in"),
-        (["--search=gamma=2:3"], "--gamma=2"),
+        (["--search=gamma=2:3"], "--search=gamma: --gamma=2.0: must be in [0, 1]"),
         (["--search=gamma=0.9:0.5"], "--search=gamma=0.9:0.5"),
-        (["--search=gamma=a"], "--search=gamma=a"),
+        (
+            ["--search=gamma=a:b"],
+            "--search=gamma=a:b: 'a' must be a number, such as 0.001 or 1e-3; give gamma=LOW:HIGH",
+        ),
         (["--search=gamma=0:0.9:log"], "--search=gamma=0:0.9:log"),
         (["--search=max_gradient_norm=1:inf"], "--search=max_gradient_norm=1:inf"),
         (["--search=target_period=5,6"], "--search=target_period"),
@@ -242,116 +242,11 @@ def test_a_search_that_cannot_be_is_refused_in_a_line(tmp_path, monkeypatch, cap
     assert err.count("\n") == 1 and wanted in err and not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_something_else_and_another_search_are_refused(tmp_path):
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "notes.txt").touch()
-    with pytest.raises(SweepError, match="notes.txt"):
-        Tuning(other, settings, RATE, 3)
-    Tuning(tmp_path / "search", settings, RATE, 3)
-    Tuning(tmp_path / "search", settings, RATE, 9)  # more trials may be asked for later
-    document = json.loads((tmp_path / "search" / "tune.json").read_text())
-    del document["settings"]["stop_at_return"]  # as before there was this setting
-    (tmp_path / "search" / "tune.json").write_text(json.dumps(document))
-    Tuning(tmp_path / "search", settings, RATE, 9)
-    before = (tmp_path / "search" / "tune.json").read_text()
-    with pytest.raises(SweepError, match="gamma: 0.99 there, 0.5 here"):
-        Tuning(tmp_path / "search", make_settings(env="CartPole-v1", total_steps=100, gamma=0.5), RATE, 3)
-    with pytest.raises(SweepError, match="gamma"):
-        Tuning(tmp_path / "search", settings, {**RATE, "gamma": Search(values=(0.9, 0.99))}, 3)
-    assert (tmp_path / "search" / "tune.json").read_text() == before
-    (tmp_path / "search" / "tune.json").write_text("{")
-    with pytest.raises(SweepError, match="tune.json cannot be read"):
-        Tuning(tmp_path / "search", settings, RATE, 3)
-
-
-@pytest.mark.parametrize(
-    ("damage", "wanted"),
-    [
-        (lambda lines: [b"\x80" + lines[0], *lines[1:]], "line 1"),
-        (lambda lines: [*lines[:-1], lines[-1].replace(b"{", b"[")], f"line {LINES}"),  # Optuna would pass it over
-        (lambda lines: [*lines, b"5\n"], f"line {LINES + 1}"),
-        (lambda lines: [line.replace(b'"op_code":4', b'"op_code":77') for line in lines], "AssertionError"),
-        (lambda lines: [line.replace(b"tune", b"tunE") for line in lines], "nothing of trial-0000"),
-        (lambda lines: [], "nothing of trial-0000"),
-    ],
-)
-def test_a_damaged_journal_is_refused_and_left_as_it_is(tmp_path, damage, wanted):
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    _, lock = Tuning(tmp_path / "search", settings, RATE, 2).take({})
-    lock.release()
-    (tmp_path / "search" / "cells" / "trial-0000" / "run").mkdir(parents=True)
-    path = tmp_path / "search" / "journal.log"
-    lines = path.read_bytes().splitlines(keepends=True)
-    assert len(lines) == LINES
-    path.write_bytes(damaged := b"".join(damage(lines)))
-    with pytest.raises(SweepError, match=f"journal.log cannot be read .*{wanted}"):
-        Tuning(tmp_path / "search", settings, RATE, 2)
-    assert path.read_bytes().startswith(damaged)
-
-
-def test_half_a_line_is_not_cut_while_another_process_writes_it(tmp_path):
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    Tuning(tmp_path / "search", settings, RATE, 2)
-    path = tmp_path / "search" / "journal.log"
-    whole = path.read_bytes()
-    with (tmp_path / "search" / "journal.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        path.write_bytes(whole + b'{"op')
-        other = threading.Thread(target=Tuning, args=(tmp_path / "search", settings, RATE, 2))
-        other.start()
-        other.join(0.5)
-        assert other.is_alive() and path.read_bytes() == whole + b'{"op'
-    other.join()
-    assert path.read_bytes().startswith(whole) and all(map(json.loads, path.read_bytes().splitlines()))
-
-
-def test_the_first_trial_is_what_was_given_as_far_as_it_is_searched(tmp_path):
-    settings = make_settings(env="CartPole-v1", total_steps=100, max_gradient_norm=math.inf)
-    space = RATE | {
-        "unroll_length": Search(values=(5, 10, 20)),
-        "replay_ratio": Search(values=(1.0, 4.0)),
-        "gamma": Search(values=(0.5, 0.6)),
-        "max_gradient_norm": Search(1.0, 5.0),
-        "entropy_weight_final": Search(0.0, 0.01),  # given as None
-    }
-    trial, _ = Tuning(tmp_path / "search", settings, space, 2).take({})
-    first = trial.params
-    assert (first["unroll_length"], first["replay_ratio"], first["learning_rate"]) == (20, 4.0, settings.learning_rate)
-    assert first["gamma"] in (0.5, 0.6) and 1 <= first["max_gradient_norm"] <= 5, "which were given otherwise"
-
-
-@pytest.mark.parametrize("dies", [None, "tell", "enqueue_trial"])
-def test_a_trial_that_died_before_it_had_its_values_has_failed_and_what_was_given_is_tried_all_the_same(
-    tmp_path, dies, monkeypatch
-):
-    """Also if the process dies that finds it, before it `dies`."""
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    here = Tuning(tmp_path / "search", settings, RATE, 2)
-    here.study.ask()
-    if dies:
-        there = Tuning(tmp_path / "search", settings, RATE, 2)
-        monkeypatch.setattr(there.study, dies, Mock(side_effect=SystemExit))
-        lock = there._lock(0)
-        monkeypatch.setattr(there, "_lock", lambda number: lock)
-        with pytest.raises(SystemExit):
-            there.take({})
-        lock.release()  # as the kernel does
-    trial, _ = here.take({})
-    assert (trial.number, trial.params) == (1, {"learning_rate": settings.learning_rate})
-    assert [t.state.name for t in here.study.trials] == ["FAIL", "RUNNING"]
-    other, _ = here.take({"trial-0001": None})
-    assert other.params != trial.params and here.take({"trial-0001": None, "trial-0002": None}) is None
-
-
-def test_a_trial_that_another_process_holds_is_not_taken(tmp_path):
-    settings = make_settings(env="CartPole-v1", total_steps=100)
-    here, there = (Tuning(tmp_path / "search", settings, RATE, 2) for _ in range(2))
-    (first, lock), (second, _) = here.take({}), there.take({})
-    assert (first.number, second.number) == (0, 1)
-    assert there.take({"trial-0001": None}) is None
-    lock.release()  # as if its process had died
-    again, _ = there.take({"trial-0001": None})
-    assert again.number == 0 and again.params == first.params
-    assert json.loads((tmp_path / "search" / "tune.json").read_text())["search"]["learning_rate"]["log"] is True
+@pytest.mark.parametrize("name", ["table.csv", "trials.csv", "trials.md", "importance.png", "importance.svg"])
+def test_files_that_the_report_would_replace_are_refused(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    Path("mine", name).write_text("notes")
+    assert tune.main(["tune", "--env=CartPole-v1", "--total_steps=100", "--tune_dir=search", "--output=mine"]) == 2
+    said = f"error: --output=mine has a {name} but no experiment.json: choose another folder\n"
+    assert capsys.readouterr().err == said and not Path("search").exists()

@@ -1,7 +1,7 @@
 """Stands in for acer_tf train where a test is about the search: a run whose return is known from its learning rate.
 
-It is the closer to 100, the closer the rate is to 3e-3. FAIL names a rate above which runs fail, SLOW the seconds of a
-row.
+It is the closer to 100, the closer the rate is to 3e-3. FAIL names a rate above which runs fail with the line SAYS and
+STATUS, SLOW the seconds of a row.
 """
 
 import json
@@ -19,7 +19,8 @@ from acer_tf.settings.record import settings_document
 train.FLAGS(sys.argv)
 settings, run_dir = make_settings(setting_flags.given(train.FLAGS)), Path(train.FLAGS.run_dir)
 if settings.learning_rate > float(os.environ.get("FAIL", "inf")):
-    sys.exit("error: it diverged")
+    print(f"error: {os.environ.get('SAYS', 'it broke')}", file=sys.stderr)
+    sys.exit(int(os.environ.get("STATUS", "1")))
 (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
 document = {"format": 1, "settings": settings_document(settings) | {"network": "mlp", "precision": "float32"}}
 (run_dir / "run.json").write_text(json.dumps(document))
