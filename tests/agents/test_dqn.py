@@ -123,15 +123,6 @@ def test_one_step_is_centred_rmsprop_on_that_gradient():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.slow
-def test_weights_of_one_equal_no_weights():
-    agents = [agent_of(), agent_of()]
-    reports = [agents[0].update(transitions()), agents[1].update(transitions(), np.ones(BATCH, np.float32))]
-    assert reports[0].diagnostics == reports[1].diagnostics
-    for a, b in zip(*(agent.network.get_weights() for agent in agents), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_the_next_observation_after_an_end_is_not_read():
     agent, t = agent_of(), transitions()
     dirty = t.observation.copy()

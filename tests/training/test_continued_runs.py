@@ -10,7 +10,6 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from acer_tf import load_policy
-from acer_tf.commands.train import main
 from acer_tf.errors import InvalidEnvironment, RunFolderError
 from acer_tf.policies.evaluation import evaluate
 from acer_tf.replay import PrioritizedReplay, TrajectoryReplay
@@ -22,7 +21,6 @@ from acer_tf.training.export_run import export_run
 from acer_tf.training.loop import Loop
 from acer_tf.training.train import train
 from tests.training.scripted import (
-    SMALL_FLAGS,
     LightAgent,
     check_progress,
     rows_of,
@@ -222,11 +220,6 @@ def test_the_exponents_of_priorities_follow_the_new_end(light, tmp_path, monkeyp
     train(dataclasses.replace(settings, total_steps=700), tmp_path / "run", quiet=True)
     assert 600 / 700 < draws[0] < 620 / 700 and draws[-1] == 1
     assert f"{MOVED}, importance_exponent\n" in capsys.readouterr().err
-
-
-def test_a_run_continues_with_its_recorded_length_if_no_flag_says_otherwise(done, capsys):
-    assert main(["train", "--env=CartPole-v1", f"--run_dir={done}", *SMALL_FLAGS]) == 0
-    assert "already finished" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("stop", "number"), [(KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)])
