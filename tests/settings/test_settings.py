@@ -1,222 +1,21 @@
-import ast
+"""What makes settings of given values, and refuses them."""
+
 import dataclasses
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-import acer_tf
-from acer_tf.errors import InvalidEnvironment, SettingsError
-from acer_tf.settings import Settings, make_settings, setting_types
-from acer_tf.settings.declaration import declarations
-from acer_tf.settings.presets import PRESETS
-from acer_tf.settings.record import changed, differences, idle, settings_document, settings_from
+from acer_tf.envs import UNLIMITED
+from acer_tf.errors import SettingsError
+from acer_tf.settings import make_settings, setting_types
 from acer_tf.settings.rules import RULES, rule_of
+from tests.settings.conftest import pong
 
-TRAINING, AGENTS = (Path(acer_tf.__file__).parent / part for part in ("training", "agents"))
 INF, NAN = math.inf, math.nan
-
-# Each preset in full, written independently of the code.
-BASELINES = {
-    "env": "atari/Pong",
-    "agent": "acer",
-    "preset": "baselines",
-    "seed": 0,
-    "total_steps": 10_000_000,
-    "log_interval": 10_000,
-    "evaluate_every": 0,
-    "evaluate_episodes": 30,
-    "evaluate_greedy": False,
-    "evaluate_max_episode_steps": 0,
-    "stop_at_return": None,
-    "atari_preset": "acer2016",
-    "action_masks": True,
-    "num_envs": 16,
-    "actors": 0,
-    "unroll_length": 20,
-    "trajectories_per_update": 0,
-    "replay_ratio": 4.0,
-    "replay_start": 10_000,
-    "replay_capacity": 50_000,
-    "replay_segments_only": False,
-    "burn_in": 10,
-    "network": "auto",
-    "dense_units": "64,64",
-    "dense_activation": "tanh",
-    "lstm_units": 0,
-    "dense_normalization": False,
-    "normalize_observations": False,
-    "precision": "auto",
-    "initialization": "orthogonal",
-    "initialize_from": None,
-    "reset_heads": None,
-    "optimizer": "rmsprop",
-    "learning_rate": 7e-4,
-    "learning_rate_final": None,
-    "rmsprop_decay": 0.99,
-    "rmsprop_epsilon": 1e-5,
-    "rmsprop_initial_accumulator": 1.0,
-    "max_gradient_norm": 10.0,
-    "gamma": 0.99,
-    "retrace_lambda": 1.0,
-    "importance_truncation": 10.0,
-    "bias_correction": True,
-    "trust_region_delta": 1.0,
-    "average_decay": 0.99,
-    "entropy_weight": 0.01,
-    "entropy_weight_final": None,
-    "entropy_in_trust_region": True,
-    "critic_weight": 0.5,
-    "reduction": "mean",
-    "reward_scale": 1.0,
-    "normalize_rewards": False,
-    "reward_clip": None,
-    "on_policy_updates": True,
-    "policy_std": 0.3,
-    "shared_torso": True,
-    "advantage_samples": 5,
-    "dueling": True,
-    "retrace": True,
-    "replay_poisson": True,
-    "replay_priority": "uniform",
-    "replay_batch": 0,
-    "priority_exponent": 0.6,
-    "priority_exponent_final": 0.6,
-    "priority_epsilon": 1e-6,
-    "importance_exponent": 0.4,
-    "importance_exponent_final": 1.0,
-    "weights_by_batch": True,
-    "rmsprop_centered": False,
-    "double_q": True,
-    "shared_bias": True,
-    "error_clip": 1.0,
-    "target_period": 30_000,
-    "exploration_final": 0.01,
-    "exploration_steps": 1_000_000,
-    "evaluation_epsilon": 0.01,
-}
-PAPER = BASELINES | {
-    "preset": "paper",
-    "rmsprop_epsilon": 0.1,
-    "rmsprop_initial_accumulator": 0.0,
-    "trajectories_per_update": 4,
-    "max_gradient_norm": 40.0,
-    "critic_weight": 1.0,
-    "initialization": "fan_in",
-    "reduction": "threads",
-    "replay_start": 0,
-}
-PAPER_CONTINUOUS = BASELINES | {
-    "preset": "paper_continuous",
-    "on_policy_updates": False,
-    "unroll_length": 50,
-    "trajectories_per_update": 1,
-    "replay_start": 0,
-    "replay_capacity": 5_000,
-    "learning_rate": 1.4e-4,
-    "dense_units": "256,256",
-    "normalize_observations": True,
-    "shared_torso": False,
-    "importance_truncation": 5.0,
-    "trust_region_delta": 0.42,
-    "average_decay": 0.995,
-    "entropy_weight": 0.0,
-    "critic_weight": 1.0,
-}
-# The prioritized-replay paper's Table 2, completed from the papers of its baselines.
-DDQN = BASELINES | {
-    "agent": "dqn",
-    "preset": "ddqn_tuned",
-    "num_envs": 1,
-    "unroll_length": 4,
-    "trajectories_per_update": 1,
-    "on_policy_updates": False,
-    "replay_ratio": 1.0,
-    "replay_poisson": False,
-    "replay_start": 50_000,
-    "replay_capacity": 1_000_000,
-    "replay_batch": 32,
-    "initialization": "fan_in",
-    "learning_rate": 0.00025,
-    "rmsprop_decay": 0.95,
-    "rmsprop_epsilon": 0.01 / 1024,
-    "rmsprop_centered": True,
-    "rmsprop_initial_accumulator": 0.0,
-    "max_gradient_norm": INF,
-    "entropy_weight": 0.0,
-    "critic_weight": 1.0,
-    "trust_region_delta": INF,
-}
-QUARTER = {"learning_rate": 0.0000625, "rmsprop_epsilon": 0.01 / 1024 / 16}
-DDQN_PROPORTIONAL = DDQN | QUARTER | {"preset": "ddqn_proportional", "replay_priority": "proportional"}
-DDQN_PROPORTIONAL |= {"priority_epsilon": 0.01}
-DDQN_RANK = (
-    DDQN
-    | QUARTER
-    | {
-        "preset": "ddqn_rank",
-        "replay_priority": "rank",
-        "priority_exponent": 0.7,
-        "priority_exponent_final": 0.7,
-        "importance_exponent": 0.5,
-    }
-)
-DQN = DDQN | {
-    "preset": "dqn",
-    "double_q": False,
-    "shared_bias": False,
-    "target_period": 10_000,
-    "exploration_final": 0.1,
-    "evaluation_epsilon": 0.05,
-}
-DQN_RANK = (
-    DQN
-    | QUARTER
-    | {
-        "preset": "dqn_rank",
-        "replay_priority": "rank",
-        "priority_exponent": 0.5,
-        "priority_exponent_final": 0.0,
-        "importance_exponent": 0.0,
-        "importance_exponent_final": 0.0,
-    }
-)
-
-
-def pong(**given):
-    return make_settings({"env": "atari/Pong", **given})
-
-
-@pytest.mark.parametrize(
-    "values", [BASELINES, PAPER, PAPER_CONTINUOUS, DQN, DQN_RANK, DDQN, DDQN_RANK, DDQN_PROPORTIONAL]
-)
-def test_a_preset_is_complete_and_as_designed(values):
-    agent = "acer_continuous" if values["preset"] == "paper_continuous" else values["agent"]
-    assert dataclasses.asdict(pong(agent=agent, preset=values["preset"])) == values | {"agent": agent}
-
-
-def test_presets_of_the_other_kind_of_actions_are_refused():
-    with pytest.raises(
-        SettingsError, match="--preset=classic: --agent=acer_continuous takes one of classic_continuous,"
-    ):
-        make_settings(env="Pendulum-v1", agent="acer_continuous", preset="classic")
-    with pytest.raises(SettingsError, match="--preset=paper_continuous: --agent=acer takes"):
-        make_settings(env="CartPole-v1", preset="paper_continuous")
-    for preset in ("classic", "classic_continuous"):  # a3c has both, and so may a rule of one's own
-        assert make_settings(env="CartPole-v1", agent="a3c", preset=preset).preset == preset
-        assert make_settings(env="CartPole-v1", agent="my_rules:Rule", preset=preset).preset == preset
-
-
-def test_presets_of_dqn_and_of_the_others_are_not_mixed_up():
-    wanted = "--preset=baselines: --agent=dqn takes one of dqn, dqn_rank, ddqn_tuned, ddqn_rank, ddqn_proportional"
-    with pytest.raises(SettingsError, match=wanted):
-        pong(agent="dqn", preset="baselines")
-    with pytest.raises(SettingsError, match="--preset=dqn: --agent=acer"):
-        pong(preset="dqn")
 
 
 def test_dqn_replays_single_transitions_and_explores_from_where_it_learns():
@@ -231,27 +30,6 @@ def test_a_fixed_number_of_updates_is_whole():
         pong(replay_poisson=False, replay_ratio=0.5)
 
 
-def test_a3c_is_replay_ratio_0_without_trust_region_and_trust_a3c_is_with():
-    assert dataclasses.asdict(pong(agent="a3c", preset="baselines")) == BASELINES | {
-        "agent": "a3c",
-        "replay_ratio": 0.0,
-        "trust_region_delta": INF,
-    }
-    assert dataclasses.asdict(pong(agent="trust_a3c", preset="paper")) == PAPER | {
-        "agent": "trust_a3c",
-        "replay_ratio": 0.0,
-    }
-    assert not pong(agent="a3c").trust_region
-    assert pong(agent="trust_a3c").trust_region
-
-
-def test_what_is_given_comes_before_the_agent_and_the_agent_before_the_preset(monkeypatch):
-    monkeypatch.setitem(PRESETS, "odd", {"replay_ratio": 2.0, "entropy_weight": 0.5, "gamma": 0.9})
-    assert pong(preset="odd").replay_ratio == 2.0
-    settings = pong(preset="odd", agent="trust_a3c", gamma=0.8)
-    assert (settings.replay_ratio, settings.entropy_weight, settings.gamma) == (0.0, 0.5, 0.8)
-
-
 def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_both_are_given():
     given = {"env": "CartPole-v1", "seed": 1, "gamma": 0.9}
     assert make_settings(given) == make_settings(**given) == make_settings({"env": "CartPole-v1", "seed": 1}, gamma=0.9)
@@ -261,9 +39,18 @@ def test_settings_are_made_from_a_mapping_or_from_keywords_which_count_where_bot
 
 
 NOT_POSITIVE = "above 0 and finite (1e-30 to 1e30)"
+
 BAD_VALUES = [
     ("optimizer", "sgd", "rmsprop, adam"),
+    ("actors", -1, "at least 0"),
+    ("actors", 3, "must divide --num_envs=16"),
+    ("evaluate_every", -1, "at least 0"),
+    ("evaluate_every", 9_999, "at least --log_interval=10000"),
+    ("evaluate_max_episode_steps", -1, "at least 0"),
+    ("evaluate_max_episode_steps", UNLIMITED + 1, f"at most {UNLIMITED:,}"),
     ("unroll_length", 0, "at least 1"),
+    ("lstm_units", -1, "at least 0"),
+    ("lstm_units", 4097, "at most 4,096"),
     ("dense_units", "", "such as 128,128"),
     ("dense_units", "64,0", "such as 128,128"),
     ("dense_units", "64;64", "such as 128,128"),
@@ -292,13 +79,19 @@ BAD_VALUES = [
     ("retrace_lambda", 1.5, "in [0, 1]"),
     ("learning_rate", 0.0, NOT_POSITIVE),
     ("learning_rate", INF, NOT_POSITIVE),
+    ("learning_rate_final", -1e-9, "at least 0 and finite"),
+    ("learning_rate_final", INF, "at least 0 and finite"),
     ("rmsprop_epsilon", 0.0, NOT_POSITIVE),
     ("rmsprop_decay", 1.0, "in [0, 1)"),
     ("rmsprop_initial_accumulator", -1.0, "at least 0"),
     ("max_gradient_norm", 0.0, "above 0"),
     ("entropy_weight", -0.01, "at least 0"),
+    ("entropy_weight_final", -0.01, "at least 0 and finite"),
+    ("entropy_weight_final", INF, "at least 0 and finite"),
     ("critic_weight", -0.5, "at least 0"),
     ("reward_clip", 0.0, "above 0"),
+    ("reward_scale", 0.0, NOT_POSITIVE),
+    ("reward_scale", INF, NOT_POSITIVE),
     ("reward_clip", -1.0, "above 0"),
     ("seed", -1, "at least 0"),
     ("num_envs", 0, "at least 1"),
@@ -336,6 +129,7 @@ BAD_VALUES = [
     ("reset_heads", "policy,torso", "all, or some of policy"),
     ("reduction", "max", "one of mean, sum"),
 ]
+
 # Wrong types: a float for a count, a string for a number, a number for a truth value.
 BAD_TYPES = (
     [(name, value, "type int") for name, kind in setting_types().items() if kind is int for value in (20.5, "20", True)]
@@ -477,12 +271,6 @@ def test_a_missing_environment_and_an_unknown_name_are_refused():
             pong(**{name: 1})
 
 
-def test_the_name_of_an_environment_that_a_function_makes_needs_a_preset_where_the_agent_takes_both_kinds_of_actions():
-    with pytest.raises(InvalidEnvironment, match="'corridor'.*give --preset=classic or --preset=classic_continuous"):
-        make_settings(env="corridor", agent="a3c")
-    assert make_settings(env="corridor", agent="a3c", preset="classic").preset == "classic"
-
-
 def test_numbers_of_numpy_and_whole_ones_of_any_type_are_taken_and_an_environment_alone():
     made = make_settings("CartPole-v1", seed=np.int64(3), total_steps=1e5, gamma=np.float32(0.5), retrace=np.True_)
     assert made == make_settings(env="CartPole-v1", seed=3, total_steps=100_000, gamma=0.5)
@@ -521,76 +309,6 @@ def test_an_update_stands_for_several_threads_only_where_the_reduction_says_so()
     assert found == pytest.approx((4 * 7e-4, 0.99**4, 0.99**4))
 
 
-def attributes_of(name: str, source: str) -> set[str]:
-    """The attributes that `source` reads of a variable `name` or of `self._<name>`."""
-    reads = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
-    return {node.attr for node in reads if ast.unparse(node.value) in (name, f"self._{name}")}
-
-
-def test_every_setting_is_read_where_runs_are_built():
-    of_runs = ("active_run", "build", "evaluations", "initialize", "loop", "run", "train")
-    files = [
-        *(TRAINING / f"{name}.py" for name in of_runs),
-        *AGENTS.glob("*.py"),
-    ]
-    read = set().union(*(attributes_of(x, f.read_text()) for f in files for x in ("settings", "h", "self.settings")))
-    # Read through properties of `Settings`.
-    for effective, name in {
-        "dense_sizes": "dense_units",
-        "effective_reward_clip": "reward_clip",
-        "update_average_decay": "average_decay",
-        "update_learning_rate": "learning_rate",
-        "update_rmsprop_decay": "rmsprop_decay",
-        "ended_by": "stop_at_return",
-        "windows_per_update": "replay_batch",
-        "rule": "agent",
-    }.items():
-        assert effective in read
-        read.add(name)
-    assert {f.name for f in dataclasses.fields(Settings)} - read == set()
-    assert attributes_of("settings", "x = settings.gamma + self._settings.seed + other.agent") == {"gamma", "seed"}
-
-
-def test_what_a_rule_reads_is_what_its_declaration_says():
-    """A setting declares the classes whose files, or agent.py, read it."""
-    shared = (AGENTS / "agent.py").read_text()
-    files = {"Acer": "acer", "AcerContinuous": "acer_continuous", "ActorCritic": "actor_critic", "Dqn": "dqn"}
-    for kind, file in files.items():
-        source = (AGENTS / f"{file}.py").read_text() + shared
-        read = set().union(*(attributes_of(x, source) for x in ("h", "self.settings", "settings")))
-        declared = {name for name, d in declarations(Settings).items() if kind in d.classes}
-        assert declared - read == set(), kind
-        unread = {name for name, d in declarations(Settings).items() if d.classes and kind not in d.classes}
-        assert unread & read - {"exploration_start"} == set(), kind
-
-
-def test_every_setting_has_a_help_and_a_type_of_flag():
-    assert all(len(d.help) > 3 for d in declarations(Settings).values())
-    assert set(setting_types().values()) == {int, float, bool, str}
-
-
-@pytest.mark.parametrize(
-    ("env", "agent", "preset"),
-    [
-        ("atari/Pong", "acer", "paper"),
-        ("atari/Pong", "trust_a3c", "paper"),
-        ("minatar/breakout", "acer", "minatar"),
-        ("minatar/breakout", "dqn", "minatar_dqn"),
-        ("CartPole-v1", "dqn", "classic_dqn"),
-        ("atari/Pong", "dqn", "dqn"),
-        ("CartPole-v1", "trust_a3c", "classic"),
-        ("Pendulum-v1", "trust_a3c", "classic_continuous"),
-        ("CartPole-v1", "acer", "classic"),
-        ("Pendulum-v1", "acer_continuous", "classic_continuous"),
-        ("control/reacher3", "a3c", "paper_continuous"),
-        ("dm_control/cheetah-run-v0", "tis", "paper_continuous"),
-    ],
-)
-def test_without_a_preset_a_run_has_the_usual_one(env, agent, preset):
-    assert make_settings(env=env, agent=agent).preset == preset
-    assert make_settings(env=env, agent=agent, preset="auto") == make_settings({"env": env, "agent": agent})
-
-
 def test_a_users_own_rule_and_network_are_named_by_module():
     settings = make_settings(env="CartPole-v1", agent="my_rules:VTrace", preset="classic", network="my_nets:WIDE")
     assert settings.rule.discrete == "my_rules:VTrace" and not settings.recurrent
@@ -601,52 +319,6 @@ def test_a_users_own_rule_and_network_are_named_by_module():
         make_settings(env="CartPole-v1", network="wide")
 
 
-def test_differences_name_each_setting_with_both_values():
-    assert differences({"a": 1, "b": 2.0, "c": "x"}, {"a": 1.0, "b": 3.0, "d": None}) == [
-        "b: 2.0 there, 3.0 here",
-        "c: x there, (absent) here",
-        "d: (absent) there, None here",
-    ]
-    assert differences({"a": None}, {}) == ["a: None there, (absent) here"]
-    assert differences(BASELINES, BASELINES) == []
-
-
-def test_a_record_may_be_older_than_a_setting():
-    settings = make_settings({"env": "atari/Pong", "seed": 3})
-    document = settings_document(settings)
-    older = {name: value for name, value in document.items() if name != "burn_in"}
-    assert differences(older, document) == [] == differences(document, older)
-    assert differences(older, document | {"burn_in": 3}) == ["burn_in: 10 there, 3 here"]
-    assert settings_from(older) == settings
-    # The default, not the value of today's preset.
-    preset = {"env": "atari/Pong", "agent": "dqn", "preset": "ddqn_tuned"}
-    older = {n: v for n, v in settings_document(make_settings(preset)).items() if n != "num_envs"}
-    assert settings_from(older).num_envs == Settings("atari/Pong").num_envs != make_settings(preset).num_envs
-
-
-def test_a_record_holds_infinities_as_flags_take_them():
-    settings = make_settings({"env": "CartPole-v1", "agent": "a3c"})
-    document = settings_document(settings)
-    assert (document["reward_clip"], document["trust_region_delta"]) == (None, "inf")
-    assert settings_from(json.loads(json.dumps(document, allow_nan=False))) == settings
-
-
-def test_what_differs_from_the_defaults_identifies_a_run():
-    assert changed(Settings("CartPole-v1")) == {"env": "CartPole-v1"}
-    assert changed(Settings("CartPole-v1", seed=2, trust_region_delta=INF)) == {
-        "env": "CartPole-v1",
-        "seed": 2,
-        "trust_region_delta": "inf",
-    }
-
-
-def test_a_value_of_the_preset_that_does_not_fit_is_said_to_be_the_presets():
-    with pytest.raises(SettingsError, match=r"--num_envs=2.*--preset=paper$"):
-        make_settings(env="CartPole-v1", preset="paper", num_envs=2)
-    with pytest.raises(SettingsError, match="or be 0 for all environments$"):
-        make_settings(env="CartPole-v1", preset="paper", num_envs=2, trajectories_per_update=4)
-
-
 def test_units_of_an_lstm_make_any_network_recurrent_and_are_refused_where_none_can_be():
     assert make_settings("CartPole-v1", lstm_units=7).recurrent
     assert make_settings("x", network="m:T", lstm_units=7).recurrent
@@ -654,17 +326,3 @@ def test_units_of_an_lstm_make_any_network_recurrent_and_are_refused_where_none_
     for given in ({"agent": "dqn"}, {"replay_priority": "rank"}, {"replay_capacity": 25, "replay_start": 5}):
         with pytest.raises(SettingsError, match="--lstm_units=7"):
             make_settings("CartPole-v1", lstm_units=7, **given)
-
-
-@pytest.mark.parametrize(
-    ("priority", "unread", "read"),
-    [
-        ("uniform", {"priority_exponent", "importance_exponent", "priority_epsilon"}, {"replay_batch"}),
-        ("rank", {"priority_epsilon"}, {"priority_exponent", "importance_exponent"}),
-        ("proportional", set(), {"priority_exponent", "importance_exponent", "priority_epsilon"}),
-    ],
-)
-def test_the_settings_of_priorities_that_a_record_did_not_read(priority, unread, read):
-    found = idle({"replay_priority": priority})
-    assert unread <= found
-    assert not read & found
