@@ -23,7 +23,7 @@ from acer_tf.settings import Settings, make_settings
 from acer_tf.training import active_run, export_run, run
 from acer_tf.training.actor import Act, Actor, LocalActors
 from acer_tf.training.collector import Collector
-from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory
+from acer_tf.types import Batch, EnvironmentSpec, TimeStep, Trajectory, Unroll
 
 SPEC = EnvironmentSpec((2,), "float32", stack=1, num_actions=3)
 SMALL = {"num_envs": 2, "unroll_length": 5, "replay_ratio": 1.0, "replay_start": 10, "replay_capacity": 200}
@@ -124,6 +124,7 @@ class LightAgent:
         self.weights = Box(np.zeros(4, np.float32))
         self.trajectories: list[Trajectory] = []
         self.collected: list[np.ndarray] = []  # observations
+        self.rewards: list[np.ndarray] = []  # those observed
         self.closed = False
         self._diagnostics = diagnostics
 
@@ -160,8 +161,8 @@ class LightAgent:
         ]
         return [self.update(*each) for each in zip(trajectories, batch.weight, strict=True)]
 
-    def observe_rewards(self, unroll: object) -> None:
-        pass
+    def observe_rewards(self, unroll: Unroll) -> None:
+        self.rewards.append(unroll.reward)
 
     def update_normalization(self, observation: np.ndarray) -> None:
         self.collected.append(observation)

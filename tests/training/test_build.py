@@ -329,12 +329,22 @@ def test_the_agent_is_made_of_the_settings():
     assert not any(np.array_equal(a, b) for a, b in zip(weights, other, strict=True) if a.any())
 
 
+@pytest.mark.parametrize("initialization", ["orthogonal", "fan_in"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_network_is_made_of_the_settings(initialization, precision):
+    wanted = {"initialization": initialization, "precision": precision, "lstm_units": 7}
+    continuous = {"agent": "acer_continuous", "preset": "paper_continuous", "policy_std": 0.2, "shared_torso": True}
+    for spec, given in ((CARTPOLE, {}), (PENDULUM, continuous)):
+        config = build.make_network(settings_of(network="mlp", **wanted, **given), spec).get_config()
+        more = {name: value for name, value in given.items() if name in ("policy_std", "shared_torso")}
+        assert {name: config[name] for name in (*wanted, *more)} == wanted | more
+
+
 def test_every_purpose_and_every_seed_draws_its_own_numbers():
-    purposes = ("weights", "replay", "actions", "poisson")
+    purposes = ("weights", "replay", "replay 600", "actions", "poisson", "evaluation")
     seeds = {build.derive_seed(settings_of(seed=s), purpose) for s in range(250) for purpose in purposes}
-    assert len(seeds) == 1000
+    assert len(seeds) == 250 * len(purposes)
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert build.derive_seed(settings_of(seed=5), "replay") == build.derive_seed(settings_of(seed=5), "replay")
 
 
 def test_the_replay_has_the_capacity_of_the_settings_and_at_least_one_window():

@@ -110,6 +110,9 @@ def filled(log: Log, settings: Settings, agent: LightAgent) -> TrajectoryReplay:
     loop = Loop(collector, agent, replay, settings)  # type: ignore[arg-type]
     loop.fill(log)
     assert collector.steps == collector.episodes == 0 and loop.take_diagnostics() == {}
+    held = replay._gather("reward", np.arange(replay.rows - replay.stored, replay.rows))
+    observed = np.concatenate(agent.rewards, axis=1)
+    assert observed.shape[1] == log.rows and np.array_equal(observed[:, -held.shape[1] :], held)
     return replay
 
 
@@ -191,6 +194,7 @@ def check_equal_replays(env: Any, settings: Settings, rows: int = 60) -> Recorde
         assert array.dtype == ours[name].dtype and np.array_equal(ours[name], array), name
     assert not theirs["mask"].all(), "an episode ended"
     assert not replay.state_size or theirs["states"].any()
+    assert (len(theirs["segments"]) > 0) == (settings.replay_segments_only or settings.recurrent)
     learned = map_leaves(lambda *leaves: np.concatenate(leaves, axis=1), *agent.collected)  # their moments
     assert all(leaf.shape[1] == rows for leaf in leaves_of(learned))
     return recorded

@@ -290,10 +290,14 @@ def test_without_on_policy_updates_all_are_replayed_and_the_draws_are_the_same()
     assert all(same(a, b) for a, b in zip(off.agent.trajectories, replayed, strict=True))
 
 
-def test_each_collected_trajectory_is_noted_once_after_its_updates():
+def test_the_rewards_of_each_collected_trajectory_are_observed_before_its_updates_and_it_is_noted_after_them():
     order = []
 
     class Noting(LightAgent):
+        def observe_rewards(self, unroll):
+            order.append("rewards")
+            super().observe_rewards(unroll)
+
         def update(self, trajectory, weight=None):
             order.append("update")
             return super().update(trajectory, weight)
@@ -305,8 +309,10 @@ def test_each_collected_trajectory_is_noted_once_after_its_updates():
     loop = loop_of(agent=Noting(SPEC))
     for _ in range(3):
         loop.iterate()
-    assert order == ["update", "note"] * 3
-    for collected, trajectory in zip(loop.agent.collected, loop.agent.trajectories, strict=True):
+    assert order == ["rewards", "update", "note"] * 3
+    agent = loop.agent
+    for rewards, collected, trajectory in zip(agent.rewards, agent.collected, agent.trajectories, strict=True):
+        np.testing.assert_array_equal(rewards, trajectory.reward)
         np.testing.assert_array_equal(collected, trajectory.observation[:, :-1])
 
 
