@@ -9,10 +9,14 @@ import pytest
 import tensorflow as tf
 
 from acer_tf.agents.acer import Acer
+from acer_tf.agents.acer_continuous import AcerContinuous
+from acer_tf.agents.actor_critic import ActorCritic
+from acer_tf.agents.dqn import Dqn
 from acer_tf.agents.optimizer import RMSProp, make_optimizer
 from acer_tf.agents.rewards import RewardNormalization
 from acer_tf.networks.discrete import Network
 from acer_tf.types import Unroll
+from tests.agents import test_acer_continuous, test_dqn
 from tests.agents.conftest import SPEC, settings_of
 from tests.agents.test_acer import tensors, trajectory_of
 
@@ -106,6 +110,25 @@ def test_the_entropy_weight_changes_linearly_in_one_trace():
 def test_rewards_are_scaled_before_they_are_clipped():
     agent = agent_of(reward_scale=0.1, reward_clip=1.0)
     np.testing.assert_allclose(agent.learning_reward(tf.constant([-100.0, 2.0, 20.0])), [-1.0, 0.2, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Acer, AcerContinuous, ActorCritic, Dqn])
+def test_every_rule_learns_from_the_scaled_rewards(kind, make_agent, make_continuous):
+    def gradients_of(scale, factor):
+        if kind is Acer:
+            agent, trajectory = make_agent(reward_scale=scale), trajectory_of()
+        elif kind is Dqn:
+            agent, trajectory = test_dqn.agent_of(reward_scale=scale), test_dqn.transitions()
+        else:
+            critic = "none" if kind is ActorCritic else "dueling"
+            agent = make_continuous(kind, critic=critic, reward_scale=scale)
+            trajectory = test_acer_continuous.trajectory_of()
+        return agent.parameter_gradients(tensors(trajectory._replace(reward=factor * trajectory.reward)))[0]
+
+    scaled, halved, whole = gradients_of(0.5, 1), gradients_of(1.0, 0.5), gradients_of(1.0, 1)
+    for ours, theirs in zip(scaled, halved, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not all(np.array_equal(ours, theirs) for ours, theirs in zip(scaled, whole, strict=True))
 
 
 def unroll_of(reward, mask, last):

@@ -24,6 +24,7 @@ from acer_tf.errors import (
 from acer_tf.policies import evaluation
 from acer_tf.policies.current import CurrentPolicy
 from acer_tf.training import active_run, evaluations
+from acer_tf.training.build import derive_seed
 from acer_tf.training.train import train
 from tests.training.scripted import check_progress, leave_policy, rows_of, small_settings, timeless, use_light_agents
 
@@ -44,13 +45,22 @@ def document(run_dir, name="run.json"):
     return json.loads((run_dir / name).read_text())
 
 
+class Scores(list):
+    def __init__(self):
+        self.given = []
+
+
 @pytest.fixture
 def scores(monkeypatch):
-    """What evaluations return, in turn: a list to fill. An exception is raised; a function is called first."""
-    use_light_agents(monkeypatch)
-    found = []
+    """What evaluations return, in turn: a list to fill. An exception is raised; a function is called first.
 
-    def scripted(policy, *, check, **_):
+    `given` has the arguments of each.
+    """
+    use_light_agents(monkeypatch)
+    found = Scores()
+
+    def scripted(policy, *, check, **given):
+        found.given.append(given)
         score = found.pop(0)
         while callable(score):
             score()
@@ -146,9 +156,10 @@ def test_a_best_policy_that_cannot_be_read_is_replaced(metadata, scores, tmp_pat
     assert document(tmp_path / "run", "best_policy/metadata.json")["evaluation"]["mean"] == 5.0
 
 
-def test_a_return_ends_the_run(scores, tmp_path, capsys):
+@pytest.mark.parametrize("goal", [6.5, 7.0])
+def test_a_return_that_is_reached_ends_the_run(goal, scores, tmp_path, capsys):
     scores[:] = [5.0, 7.0]
-    wanted = small_settings(**EVALUATED, stop_at_return=6.5)
+    wanted = small_settings(**EVALUATED, stop_at_return=goal)
     train(wanted, tmp_path / "run", quiet=True)
     record = document(tmp_path / "run")
     assert (record["finished"], record["stopped_at_return"]) == (True, 7.0)
@@ -161,7 +172,7 @@ def test_a_return_ends_the_run(scores, tmp_path, capsys):
     train(small_settings(**EVALUATED, stop_at_return=100.0), tmp_path / "run", quiet=True)
     record = document(tmp_path / "run")
     assert record["finished"] and record["steps"] >= 600 and "stopped_at_return" not in record
-    assert "--stop_at_return=100.0 instead of 6.5" in record["history"][0]["notes"]
+    assert f"--stop_at_return=100.0 instead of {goal}" in record["history"][0]["notes"]
     check_progress(tmp_path / "run", small_settings())
 
 
@@ -308,13 +319,11 @@ def test_a_limit_that_a_vector_environment_does_not_take_is_refused_before_train
     assert not (tmp_path / "run").exists()
 
 
-def test_environments_of_an_evaluation_have_the_threads_of_the_run(scores, tmp_path, monkeypatch):
-    given = []
-
-    def counted(policy, *, threads, **_):
-        given.append(threads)
-        return SimpleNamespace(mean=1.0, **SCRIPTED)
-
-    monkeypatch.setattr(evaluation, "evaluate", counted)
-    train(small_settings(**EVALUATED), tmp_path / "run", quiet=True, threads=1)
-    assert set(given) == {1}
+def test_all_evaluations_of_a_run_have_the_protocol_of_its_settings_one_seed_and_its_threads(scores, tmp_path):
+    scores[:] = [1.0, 2.0, 3.0]
+    settings = small_settings(**EVALUATED, evaluate_greedy=True, evaluate_max_episode_steps=7, seed=5)
+    train(settings, tmp_path / "run", quiet=True, threads=1)
+    wanted = {"episodes": 3, "greedy": True, "seed": derive_seed(settings, "evaluation"), "num_envs": 3, "threads": 1}
+    assert len(scores.given) == 3
+    for given in scores.given:
+        assert wanted | {"max_episode_steps": 7} == {name: given[name] for name in (*wanted, "max_episode_steps")}
