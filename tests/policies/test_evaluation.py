@@ -1,120 +1,27 @@
+"""Evaluations: their episodes and scores, actions, protocol on Atari, and what is refused."""
+
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
-import imageio.v2 as imageio
 import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
 from acer_tf import envs, resources
-from acer_tf.envs.families import ATARI_PRESETS, AtariPreset
+from acer_tf.envs.families import ATARI_PRESETS
 from acer_tf.errors import InvalidEnvironment, NonFinitePolicy, PolicyError, SettingsError
-from acer_tf.networks.discrete import Network
-from acer_tf.networks.torsos import default_network
 from acer_tf.policies import evaluation
 from acer_tf.policies.evaluation import EvaluationResult, evaluate
-from acer_tf.policies.export import export_policy
-from acer_tf.policies.policy import Policy, load_policy
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_actor
-from acer_tf.types import EnvironmentSpec, TimeStep
 from tests.core import first_in_core
-
-SPEC = EnvironmentSpec((1,), "float32", 1, 2, 3)
-
-
-class FakePolicy:
-    """Equal probabilities, or what it is given, without a SavedModel."""
-
-    def __init__(self, env: str, spec: EnvironmentSpec = SPEC, preset: AtariPreset | None = None) -> None:
-        values = dataclasses.asdict(preset) if preset else None
-        self.metadata = {"env": env, "atari_preset_values": values}
-        self.spec = spec
-        self.shares = np.full(spec.num_actions, 1 / spec.num_actions, np.float32)
-        self.calls = 0
-
-    def initial_state(self, count: int) -> np.ndarray:
-        return np.zeros((count, 0), np.float32)
-
-    def answer(
-        self, observation: np.ndarray, state: np.ndarray | None = None, action_mask: np.ndarray | None = None
-    ) -> dict[str, np.ndarray]:
-        self.calls += 1
-        return {"probabilities": np.tile(self.shares, (len(observation), 1))}
-
-
-class ScriptedEnvironment:
-    """Environment i has episodes of `lengths[i]` steps without end; a step's reward is 10·i + 1, and every second step
-    loses a life (discount 0)."""
-
-    def __init__(self, lengths: list[int]) -> None:
-        self.spec, self.num_envs = SPEC, len(lengths)
-        self.steps_per_second = None
-        self.has_time_limit = True
-        self.pauses = False
-        self._lengths = np.array(lengths)
-        self._step = np.zeros(self.num_envs, np.int64)
-        self.closed = False
-
-    def reset(self) -> TimeStep:
-        return self._answer(np.zeros(self.num_envs, bool))
-
-    def step(self, action: np.ndarray) -> TimeStep:
-        assert action.shape == (self.num_envs,) and ((action >= 0) & (action < 2)).all()
-        mask = self._step < self._lengths
-        self._step = np.where(mask, self._step + 1, 0)
-        return self._answer(mask)
-
-    def _answer(self, mask: np.ndarray) -> TimeStep:
-        last = self._step == self._lengths
-        return TimeStep(
-            observation=np.zeros((self.num_envs, 1), np.float32),
-            age=np.zeros(self.num_envs, np.uint8),
-            reward=np.where(mask, 10 * np.arange(self.num_envs) + 1, 0).astype(np.float32),
-            discount=(mask & (self._step % 2 == 1) & ~last).astype(np.float32),
-            mask=mask,
-            last=last,
-        )
-
-    def render(self) -> np.ndarray:
-        return np.full((161, 211, 3), self._step[0], np.uint8)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEnvironment]:
-    """Makes `evaluate` run scripted episodes of 1, 2, 3, ... steps; returns a list that collects the environments."""
-    made: list[ScriptedEnvironment] = []
-
-    def make(env_id: str, num_envs: int, seed: Any, **_: Any) -> ScriptedEnvironment:
-        made.append(ScriptedEnvironment(list(range(1, num_envs + 1))))
-        return made[-1]
-
-    monkeypatch.setattr(envs, "make", make)
-    return made
-
-
-def run(policy: Any, **arguments: Any) -> EvaluationResult:
-    return evaluate(policy, **arguments)
-
-
-def real_policy(folder: Path, env: str, preset: str | None = None) -> Policy:
-    """The exported policy of a random network."""
-    spec = envs.spec(env, atari_preset=preset or "acer2016")
-    given = {"agent": "acer", "preset": "baselines", "steps": 0, "commit": None, "versions": {}}
-    network = Network(spec, architecture=default_network(spec))
-    export_policy(network, folder / "policy", {"env": env, "atari_preset": preset, **given})
-    return load_policy(folder / "policy")
-
+from tests.policies.conftest import SPEC, FakePolicy, ScriptedEnvironment, real_policy, run
 
 # Episodes and scores
 
@@ -334,132 +241,6 @@ def test_values_that_no_preset_can_have_are_refused(name: str, value: Any) -> No
         run(policy)
 
 
-# Video
-
-
-def pictures(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
-    reader: Any
-    with imageio.get_reader(path) as reader:
-        return list(reader.iter_data()), reader.get_meta_data()
-
-
-@pytest.mark.process
-def test_atari_video_shows_the_first_episode_of_the_first_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluation, "MAX_FRAMES", 120)
-    policy = real_policy(tmp_path, "atari/Pong", "acer2016")
-    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "pong.mp4")
-    frames, about = pictures(tmp_path / "pong.mp4")
-    assert len(frames) == result.steps[0] + 1
-    assert (about["fps"], about["size"]) == (15, (160, 210))
-    assert np.ptp(frames[0].astype(int), axis=2).max() > 50  # in colour
-    assert result == evaluate(policy, episodes=3, num_envs=2)
-
-
-@pytest.mark.process
-def test_minatar_video(tmp_path: Path) -> None:
-    policy = real_policy(tmp_path, "minatar/breakout")
-    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.MP4")
-    frames, about = pictures(tmp_path / "film.MP4")
-    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 10, (160, 160))
-    assert result == evaluate(policy, episodes=3, num_envs=2)
-
-
-@pytest.mark.process
-def test_gymnasium_video(tmp_path: Path) -> None:
-    pytest.importorskip("pygame")
-    policy = real_policy(tmp_path, "CartPole-v1")
-    result = evaluate(policy, episodes=3, num_envs=2, video=tmp_path / "film.mp4")
-    frames, about = pictures(tmp_path / "film.mp4")
-    assert (len(frames), about["fps"], about["size"]) == (result.steps[0] + 1, 50, (600, 400))
-    assert result == evaluate(policy, episodes=3, num_envs=2)
-
-
-def test_an_environment_that_cannot_render_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(InvalidEnvironment, match=r"pygame.*acer_tf\[classic\]"):
-        run(FakePolicy("CartPole-v1", EnvironmentSpec((4,), "float32", 1, 2)), video=tmp_path / "film.mp4")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.process
-def test_video_has_every_picture_once_and_even_sides(scripted: list[ScriptedEnvironment], tmp_path: Path) -> None:
-    run(FakePolicy("Any-v0"), episodes=4, num_envs=2, video=tmp_path / "film.mp4")
-    frames, about = pictures(tmp_path / "film.mp4")
-    assert (len(frames), about["size"]) == (2, (212, 162))
-    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("film.gif", "must be an .mp4 file"),
-        ("film", "must be an .mp4 file"),
-        ("folder.mp4", "is a folder"),
-        ("missing/film.mp4", "cannot be written: No such file"),
-        ("file/film.mp4", "cannot be written: Not a directory"),
-    ],
-)
-def test_a_video_that_cannot_be_written_is_refused_before_anything_starts(
-    scripted: list[ScriptedEnvironment], tmp_path: Path, name: str, message: str
-) -> None:
-    (tmp_path / "folder.mp4").mkdir()
-    (tmp_path / "file").touch()
-    policy = FakePolicy("Any-v0")
-    with pytest.raises(SettingsError, match=f"--video=.*{name}: {message}"):
-        run(policy, video=tmp_path / name)
-    assert (scripted, policy.calls) == ([], 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.mp4"]
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("calls", [1, 2])
-def test_an_interrupted_evaluation_leaves_a_whole_video_or_none(
-    scripted: list[ScriptedEnvironment],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: type[BaseException],
-    calls: int,
-) -> None:
-    """Environment 0's episode, the one in the video, ends with the first step."""
-    video, policy, step = tmp_path / "film.mp4", FakePolicy("Any-v0"), ScriptedEnvironment.step
-
-    def stop(self: ScriptedEnvironment, action: np.ndarray) -> TimeStep:
-        if policy.calls == calls:
-            raise error("stop")
-        return step(self, action)
-
-    monkeypatch.setattr(ScriptedEnvironment, "step", stop)
-    video.write_text("an earlier one")
-    with pytest.raises(error):
-        run(policy, episodes=2, num_envs=2, video=video)
-    assert scripted[0].closed
-    assert list(tmp_path.iterdir()) == [video]
-    if calls == 1:
-        assert video.read_text() == "an earlier one"
-    else:
-        assert len(pictures(video)[0]) == 2
-
-
-def test_a_video_that_ffmpeg_cannot_finish_is_one_line(
-    scripted: list[ScriptedEnvironment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Full:
-        def append_data(self, _: np.ndarray) -> None:
-            raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y\n\nFFMPEG STDERR OUTPUT:\n")
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr("imageio.v2.get_writer", lambda *_, **__: Full())
-    video = tmp_path / "film.mp4"
-    with pytest.raises(OSError, match=f"^--video={video} "):
-        run(FakePolicy("Any-v0"), episodes=1, num_envs=1, video=video)
-    assert not list(tmp_path.iterdir())
-
-
 # What cannot be evaluated
 
 
@@ -546,16 +327,6 @@ def test_continuous_actions_are_drawn_around_the_mean_or_are_it() -> None:
     assert np.array_equal(evaluation._choose(answer, None), mean)
     with pytest.raises(PolicyError, match="not finite"):
         evaluation._choose({"mean": mean * np.nan, "std": std}, None)
-
-
-@pytest.mark.parametrize(
-    "env_id, clock, fps",
-    [("control/cheetah", 100.0, 100), ("dm_control/fish-swim-v0", 25.0, 25), ("minatar/breakout", None, 10)]
-    + [("Pendulum-v1", None, 30), ("atari/Pong", None, 15)],
-)
-def test_a_video_runs_in_simulated_time(env_id, clock, fps):
-    world: Any = SimpleNamespace(steps_per_second=clock)
-    assert evaluation._video_fps(env_id, world) == fps
 
 
 def test_no_actor_plays_the_episodes_of_an_evaluation_by_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
