@@ -125,10 +125,8 @@ def test_every_rule_learns_from_the_scaled_rewards(kind, make_agent, make_contin
             trajectory = test_acer_continuous.trajectory_of()
         return agent.parameter_gradients(tensors(trajectory._replace(reward=factor * trajectory.reward)))[0]
 
-    scaled, halved, whole = gradients_of(0.5, 1), gradients_of(1.0, 0.5), gradients_of(1.0, 1)
-    for ours, theirs in zip(scaled, halved, strict=True):
+    for ours, theirs in zip(gradients_of(0.5, 1), gradients_of(1.0, 0.5), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert not all(np.array_equal(ours, theirs) for ours, theirs in zip(scaled, whole, strict=True))
 
 
 def unroll_of(reward, mask, last):
