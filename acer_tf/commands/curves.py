@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
     for name, texts in (("title", [FLAGS.title]), ("text", FLAGS.text)):
         for text in texts:
             _require_text(name, text)
-    own_evidence(output, "curves")
+    own_evidence(output, "curves", figures=("figure", "hours") if FLAGS.hours else ("figure",))
     if on_page:
         require_page(page)
     columns = None if FLAGS.columns is None else FLAGS.columns.partition(":")

@@ -44,7 +44,7 @@ def better_in(pairs: Sequence[tuple[str, str]], recorded: RecordedRuns) -> Findi
     lengths = f"{_millions(control.REPLAY_STEPS, envs)} steps (A3C's {_millions(control.ON_POLICY_STEPS, envs)})"
     return Finding(
         [recorded.improvement(*pair, envs=envs) for pair in pairs],
-        f"{ours} of {count} pairs of means ({', '.join(env.rpartition('/')[2] for env in envs)}, equal steps)",
+        f"{ours} of {count} pairs of means ({', '.join(env.rpartition('/')[2] for env in envs)}, at the same steps)",
         f"{theirs} of {count} at {lengths}",
         f"compared: {len(envs)} tasks" if len(envs) < len(recorded.envs) else "",
     )

@@ -47,7 +47,7 @@ RULE = (
     "method in the task are finished; all are compared where the shortest ends.",
 )
 _NOT_COMPARED = ("total_steps", "log_interval", "seed")
-HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "the paper's", "share", "hours", "kind", "records")
+HEAD = ("source", "claim", "verdict", "weakest comparison", "ours", "published", "share", "hours", "kind", "records")
 
 
 def decide(comparisons: Sequence[Comparison]) -> tuple[str, Comparison]:
@@ -101,7 +101,9 @@ def verdicts(results: Path) -> Table:
         verdict, weakest = decide(finding.comparisons)
         # A figure may have runs, but none that this claim is about.
         if judged and (finding.ours or weakest.needs != Comparison().needs):
-            of = f" (of {len(finding.comparisons)})" if len(finding.comparisons) > 1 and str(weakest) else ""
+            sides = [comparison.side > 0 for comparison in finding.comparisons]
+            some = f", {sum(sides)} shown" if any(sides) and not all(sides) else ""
+            of = f" (of {len(sides)}{some})" if len(sides) > 1 and str(weakest) else ""
             share = "; ".join(filter(None, [judged.share, finding.compared]))
             shown = [verdict, f"{weakest}{of}", finding.ours, finding.theirs, share, number(judged.hours, 1)]
             records = judged.folder or folder
@@ -127,8 +129,13 @@ def answer(rows: Sequence[Sequence[str]]) -> list[str]:
         count = sum(map(len, decided.values()))
         parts.append(f"Of {kind}, {count} of {len(found)} claims are decided{': ' * bool(named)}{named}.")
     counts = Counter(row[2].partition(":")[0] for row in rows)
-    words = ", ".join(f"{counts[word]} {word}" for word in ("supported", "contradicted", "undecided"))
-    return [f"{len(rows)} claims, which we chose: {words}.", *parts]
+    different = len({row[1] for row in rows if row[2] == "supported"})
+    empty = sum(row[2].startswith("undecided") and not row[HEAD.index("weakest comparison")] for row in rows)
+    words = (
+        f"{counts['supported']} supported ({different} different claims), {counts['contradicted']} contradicted, "
+        f"{counts['undecided']} undecided ({empty} with nothing to compare yet)"
+    )
+    return [f"{len(rows)} claims on single experiments, which we chose: {words}.", *parts]
 
 
 def own_design(figure: Figure, folder: Path, design: Figure | None = None) -> Judged | None:

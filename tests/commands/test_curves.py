@@ -249,8 +249,18 @@ def test_an_output_that_cannot_be_used_is_refused_in_a_line(tmp_path, capsys, pr
 
 def test_what_cannot_be_written_is_a_failure_in_a_line(tmp_path, capsys):
     run, output = write_run(tmp_path / "run", 0, 3), tmp_path / "out"
+    arguments = ["curves", f"--runs=label={run}", "--hours", f"--output={output}"]
     (output / "hours.png").mkdir(parents=True)
-    assert curves.main(["curves", f"--runs=label={run}", "--hours", f"--output={output}"]) == 1
+    before = sorted(tmp_path.rglob("*"))
+    assert curves.main(arguments) == 2
+    assert "has a hours.png but no experiment.json" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    (output / "hours.png").rmdir()
+    assert curves.main(arguments) == 0
+    (output / "hours.png").unlink()
+    (output / "hours.png").mkdir()
+    capsys.readouterr()
+    assert curves.main(arguments) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"error: [Errno 21] Is a directory: '{output}/hours.png")
     assert err.count("\n") == 1

@@ -108,7 +108,7 @@ def test_table_6_is_of_the_games_with_a_score(tmp_path: Path) -> None:
 
 def test_what_was_not_published_so_early_is_a_dash(tmp_path: Path) -> None:
     record(tmp_path, "figure1_atari57", FIVE, lambda cell: float(cell.train_settings.replay_ratio))
-    assert row(tmp_path, "ACER, Figure 1", "more replay")["the paper's"].startswith("–, –")
+    assert row(tmp_path, "ACER, Figure 1", "more replay")["published"].startswith("–, –")
 
 
 def test_every_step_of_the_replay_ratio_counts_on_atari(tmp_path: Path) -> None:

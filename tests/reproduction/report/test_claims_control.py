@@ -30,7 +30,7 @@ def test_who_leads_on_control_tasks(tmp_path: Path, leads: int, word: str) -> No
     found = row(tmp_path, "ACER, Figure 3", "leads")
     assert found["verdict"].partition(":")[0] == word
     assert found["ours"].startswith(f"{4 * leads} of 8 pairs of means (reacher3, cheetah")
-    assert found["the paper's"] == "7 of 8 at 9–79M steps (A3C's 19–159M)"
+    assert found["published"] == "7 of 8 at 9–79M steps (A3C's 19–159M)"
 
 
 def test_the_trust_region_is_judged_by_pairs(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_order_over_draws(tmp_path: Path, change: dict[str, float | None], w
     if not change:
         assert found["ours"] == "ACER 5, Trust-TIS 4, Trust-A3C 3, TIS 2, A3C 1 (best 5, reacher3, 1.8M steps)"
         assert found["share"] == "1/6 rebuilt tasks, 5/5 methods, 7/30 draws, 9.5–20 % of steps"
-        assert found["the paper's"] == "312, 256, 86, 55, 45 (best 5, equal steps)"
+        assert found["published"] == "312, 256, 86, 55, 45 (best 5, equal steps)"
     helped = row(tmp_path, "ACER, Figure 3, its protocol", "with the trust region")
     assert helped["verdict"].startswith(word if change.get("a3c", 1) is None else "supported")
 

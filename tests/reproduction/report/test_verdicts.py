@@ -93,7 +93,8 @@ def test_the_command_writes_table_and_page(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "verdicts.md").read_text()
     assert page.startswith("# Is the paper reproduced?\n") and page in capsys.readouterr().out
     short = page.split("\n\n")[1]
-    assert short == "30 claims, which we chose: 0 supported, 0 contradicted, 30 undecided."
+    none = "0 supported (0 different claims), 0 contradicted, 30 undecided (30 with nothing to compare yet)"
+    assert short == f"30 claims on single experiments, which we chose: {none}."
     assert short in html.unescape((tmp_path / "index.html").read_text())
     assert main(["verdicts", f"--results={tmp_path / 'nowhere'}"]) == 2
     assert "--results=" in capsys.readouterr().err
@@ -108,7 +109,8 @@ def test_the_answer_counts_claims_and_names_those_that_are_decided() -> None:
         for n, (verdict, kind) in enumerate(verdicts, 1)
     ]
     assert answer(rows) == [
-        "5 claims, which we chose: 3 supported, 1 contradicted, 1 undecided.",
+        "5 claims on single experiments, which we chose: 3 supported (1 different claims), 1 contradicted, 1 undecided "
+        "(1 with nothing to compare yet).",
         "Of the papers' own experiments, 2 of 3 claims are decided: "
         "it learns (supported: P1, on 1/6 tasks; P5, on 5/6 tasks).",
         "Of the same claims on other tasks, 1 of 1 claims are decided: it learns (contradicted: P3, on 3/6 tasks).",
