@@ -9,7 +9,7 @@ import numpy as np
 from acer_tf.errors import CurveError, EvidenceError, RecordError
 from acer_tf.reproduction.cells import Cell
 from acer_tf.reproduction.figure import Method
-from acer_tf.reproduction.statistics import Comparison, compare, mean_and_error, probability_of_improvement, wins
+from acer_tf.reproduction.statistics import Comparison, larger_gain, mean_and_error, probability_of_improvement
 from acer_tf.runs.records import read_progress, read_record
 
 # The ACER paper, §4: "the past 1 million consecutive frames of training"; frames are the emulator's, 4 per step.
@@ -258,9 +258,8 @@ class RecordedRuns:
         `what` names the difference.
         """
         # Of one pair the runs may be longer than of the other, and later the gain may be another.
-        if not (groups := self.scores([*more, *less], score)):
-            return Comparison()
-        return compare(lambda a, b, c, d: wins(a, b) - wins(c, d), *groups, even=0.0, what=what)
+        groups = self.scores([*more, *less], score)
+        return larger_gain(*groups, what=what) if groups else Comparison()
 
     @property
     def hours(self) -> float:

@@ -110,6 +110,15 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray, *, unit: str = "see
     return compare(wins, *pair, test=Test(permutation_p, _needed_of_wins), unit=unit)
 
 
+def larger_gain(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, *, what: str) -> Comparison:
+    """Whether A beats B more often than C beats D, [runs, tasks] each; `what` names the difference."""
+
+    def gain(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+        return wins(a, b) - wins(c, d)
+
+    return compare(gain, a, b, c, d, test=Test(gain_p, _needed_of_gains), even=0.0, what=what)
+
+
 def mean_gap(x: np.ndarray) -> Comparison:
     """Whether the mean of gaps, of runs in one task, [runs, 1], is above 0."""
     return compare(np.mean, x, test=Test(lambda x: sign_p(x[:, 0]), _needed_of_signs), even=0.0, what="mean gap")
@@ -126,6 +135,23 @@ def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
 
     Exact: every way to put them counts.
     """
+    return _two_sided(*_chances(x, y), wins(x, y))
+
+
+def gain_p(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+    """The same of `wins` of A and B less those of C and D, if chance puts the runs of each task to A and B, C and D."""
+    (shares, chances), (others, of_others) = _chances(a, b), _chances(c, d)
+    less, both = np.subtract.outer(shares, others), np.outer(chances, of_others)
+    return _two_sided(less.ravel(), both.ravel(), wins(a, b) - wins(c, d))
+
+
+def _two_sided(values: np.ndarray, chances: np.ndarray, observed: float) -> float:
+    near = 1e-9  # of values that differ in rounding alone
+    return float(min(1.0, 2 * min(chances[values < observed + near].sum(), chances[values > observed - near].sum())))
+
+
+def _chances(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values that `wins` can take if chance puts the runs of each task to X and Y, and the chance of each."""
     runs, others = len(x), len(y)
     won = np.ones(1)  # the chance of each number of pairs that X wins, in halves
     for scores in np.concatenate([x, y]).T:
@@ -135,8 +161,7 @@ def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
         for rank in ranks:
             ways[1:, rank:] += ways[:-1, :-rank].copy()
         won = np.convolve(won, ways[runs, runs * (runs + 1) :] / ways[runs].sum())
-    observed = round(2 * runs * others * x.shape[1] * wins(x, y))
-    return float(min(1.0, 2 * min(won[: observed + 1].sum(), won[observed:].sum())))
+    return np.arange(len(won)) / (2 * runs * others * x.shape[1]), won
 
 
 def sign_p(x: np.ndarray) -> float:
@@ -201,8 +226,16 @@ def compare(
 
 def _needed_of_wins(x: np.ndarray, y: np.ndarray) -> float:
     """By the variance of `wins` where chance orders n runs of each: (2 n + 1) / (12 n^2) in each task."""
+    return _needed(12 * x.shape[1] * (wins(x, y) - 0.5) ** 2)
+
+
+def _needed_of_gains(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+    """By twice that variance."""
+    return _needed(6 * a.shape[1] * (wins(a, b) - wins(c, d)) ** 2)
+
+
+def _needed(weight: float) -> float:
     squared = norm.isf(_LEVEL / 2) ** 2
-    weight = 12 * x.shape[1] * (wins(x, y) - 0.5) ** 2
     return float((squared + math.sqrt(squared**2 + weight * squared)) / weight)
 
 

@@ -27,9 +27,8 @@ RULE = (
     "corrected neither for the number of comparisons nor for that of looks: where there is no effect, about 1 of 10 "
     "experiments shows one if it is looked at after each of 4 to 10 seeds). A mean gap to a published curve is over "
     "the range from a third of its rise on; the published band widens its interval, and the exact test of signs takes "
-    "the place of the other. A rank correlation has that of shuffled draws. A comparison of another kind has no such "
-    "test; the interval of a difference of two gains is too narrow (without any effect it excludes 0 in 7 to 9 % of "
-    "cases with 3 or 4 seeds).",
+    "the place of the other. A rank correlation has that of shuffled draws, a difference of two gains the permutation "
+    "test of both. A comparison of another kind has no such test.",
     "Supported: every comparison of the claim is significant, in its favour; of replay ratios, each that was run is "
     "compared with the one below it. Contradicted: one is significant, against it. Undecided: neither; “needs N "
     "seeds” is the number in all on these tasks with which it would just be supported (or contradicted, where it "
