@@ -51,7 +51,7 @@ def test_the_gain_by_the_trust_region_is_compared_between_each_ratio_of_replay_a
         won = envs.index(cell.env) < better[int(cell.train_settings.replay_ratio)]
         return 10.0 + (cell.train_settings.trust_region_delta == 1) * (0.5 if won else -0.5)
 
-    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=8)
     assert row(tmp_path, "ACER, Section 4, on MinAtar", "")["verdict"] == word
     # Pairs that have come less far count as far as all have come.
     for method in ("replay8_trust", "replay8"):
@@ -76,7 +76,7 @@ def test_every_step_of_the_replay_ratio_counts_on_minatar(
             values.get(int(cell.train_settings.replay_ratio)) if cell.train_settings.trust_region_delta == 1 else None
         )
 
-    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=8)
     assert row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")["verdict"] == word
 
 
@@ -87,7 +87,7 @@ def test_what_is_shown_of_ratios_on_minatar_is_at_the_steps_of_the_comparison(tm
             return None
         return [float(n) * (2 if settings.replay_ratio == 4 else 1) for n in range(10)]
 
-    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=2)
+    record(tmp_path, "figure1_minatar", figures()["figure1_minatar"].envs, value, seeds=8)
     cut(tmp_path, "figure1_minatar", "replay4_trust", 2)
     found = row(tmp_path, "ACER, Figure 1, on MinAtar", "more replay")
     assert found["verdict"] == "supported"
