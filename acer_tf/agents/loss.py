@@ -104,8 +104,8 @@ def actor_critic_gradients(
         policy, average: f(·|φ) and f(·|φ_a); `average` is None without a trust region.
         g, z: [B, T, A or d] before and after `Agent.project`.
         target, error: [B, T] the critic's target and error.
-        diagnostics: the rule's own, which come before the ones that all actor-critic rules have in common. Those of the
-            trust region are of φ's coordinates, whatever a subclass's `project` does.
+        diagnostics: the rule's own; those that all actor-critic rules have in common follow them. Of these k and k · g
+            are in φ's coordinates, also where a subclass projects in others.
         value_error, q_error: [B, T] in V(x_t) and in Q(x_t, a_t); None for an output that the critic does not have.
     """
     diagnostics = diagnostics | {

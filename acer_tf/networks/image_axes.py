@@ -25,7 +25,7 @@ def _require_image_axes(network: str, spec: EnvironmentSpec, leaf: str = "") -> 
         return
     torsos = TORSOS.values() if network in ("auto", "combined") else [torso_of(network)]
     plane, others = _plane(shape)
-    # A torso that is named is refused for its axes first: by its shape it might be refused without a word on these.
+    # A named torso that cannot read the shape is checked too: that the axes are wrong says more than that it cannot.
     if any(torso.images and (len(torsos) == 1 or torso.reads(spec)) for torso in torsos):
         if not _channels_first(shape, spec):
             return

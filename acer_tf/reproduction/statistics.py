@@ -139,7 +139,7 @@ def permutation_p(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def gain_p(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    """The same of `wins` of A and B less those of C and D, if chance puts the runs of each task to A and B, C and D."""
+    """As `permutation_p`, of `wins(A, B)` less `wins(C, D)`, if chance puts the runs of each task to both of a pair."""
     (shares, chances), (others, of_others) = _chances(a, b), _chances(c, d)
     less, both = np.subtract.outer(shares, others), np.outer(chances, of_others)
     return _two_sided(less.ravel(), both.ravel(), wins(a, b) - wins(c, d))
