@@ -78,7 +78,7 @@ def saved(folder: Path, spec: EnvironmentSpec, **given: Any) -> dict[str, np.nda
         weight.assign(rng.uniform(0.1, 1, weight.shape))
     computes = {"threads": dict(intra_op=1, inter_op=1, environments=1), "device": dict(name="cpu", model="")}
     folder.mkdir()
-    details = {"environment": dataclasses.asdict(spec), "history": [], "finished": True, **computes}
+    details = {"environment": dataclasses.asdict(spec), "modules": {}, "history": [], "finished": True, **computes}
     begin_record(folder, settings_document(settings), details)
     Checkpoints(folder / "checkpoints").save(Snapshot(agent.arrays(), {"actor": {"steps": 700}}), None, 700)
     export_policy(agent.network, folder / "policy", policy_metadata(settings, 700, None))
