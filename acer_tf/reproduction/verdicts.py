@@ -170,7 +170,7 @@ def coverage(figure: Figure, cells: Collection[Cell]) -> str:
     of = Counter((cell.method, cell.env) for cell in figure.whole.values())
     done = [100 * min(1.0, cell.steps / whole[cell.place[:3]].total_steps) for cell in begun]
     shown = [float(f"{share:.2g}") if share < 99 else math.floor(10 * share) / 10 for share in done]  # 100 is all
-    kinds = {"atari": "games", "minatar": "games of MinAtar (0/57 of Atari)", "control": "rebuilt tasks"}
+    kinds = {"atari": "games", "minatar": "games of MinAtar (none of the paper's)", "control": "rebuilt tasks"}
     kind = kinds.get(figure.family, "tasks")
     unit = "seeds" if all(cell.draw is None for cell in begun) else "draws"
     planned = max(of.values())
