@@ -36,7 +36,7 @@ def workers(rng: random.Random, scratch: Path) -> common.Attempt:
     hangs, left, done = process.process.is_alive(), clusters.left_of(process), process.end()
     statuses = {"the run": (-number,), "all": (128 + number,)}.get(whom) or ((1,) if number in _FATAL else ())
     # A process that is about to end may be found, too.
-    wrong = "it hangs" if hangs else common.complaint(done, (0, *statuses), ("--env_workers",))
+    wrong = "it hangs" if hangs else common.complaint(done, (0, *statuses), ("that step it ended with",))
     if not wrong and left:
         wrong = f"left: {', '.join(left)}"
     steps = step_of(run) if done.status else 0
