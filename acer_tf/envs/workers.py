@@ -163,10 +163,11 @@ class _Group(gymnasium.Env):
         return self
 
 
-def _work(
-    index: int, group: Any, pipe: Any, parent_pipe: Any, shared: Any, errors: Any, mode: Any, semaphore: Any
-) -> None:
-    """The program of a process: answers the calls of `WorkersVector._ask` until nobody listens."""
+def _work(index: int, group: Any, pipe: Any, parent_pipe: Any, shared: Any, *_: Any) -> None:
+    """The program of a process: answers the calls of `WorkersVector._ask` until nobody listens.
+
+    How many arguments follow depends on gymnasium's version.
+    """
     parent = os.getppid()
     with contextlib.suppress(AttributeError):  # Linux alone has it
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

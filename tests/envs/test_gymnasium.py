@@ -250,7 +250,8 @@ class Shared(gymnasium.Env):
     """All copies show their number of steps in one array."""
 
     observation_space = gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 99, (1,)), b=gymnasium.spaces.Box(0, 99, (1,)))
-    action_space = gymnasium.spaces.Discrete(3, dtype=np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+    action_space.dtype = np.dtype(np.uint8)  # gymnasium 1.1 has no argument for it
     shown = {"a": np.zeros(1, np.float32), "b": np.zeros(1, np.float32)}
 
     def reset(self, *, seed=None, options=None):
