@@ -497,6 +497,7 @@ def test_an_environment_in_the_place_of_a_function_is_refused_in_a_line(given):
         envs.spec("mine", factory=given)
 
 
+@pytest.mark.skipif("Taxi-v4" not in gymnasium.registry, reason="with gymnasium 1.1 Taxi-v3 is the newest")
 def test_a_deprecated_version_is_told_in_gymnasiums_own_words():
     with pytest.raises(InvalidEnvironment, match="'Taxi-v3': .*deprecated.*Taxi-v4"):
         envs.spec("Taxi-v3")
