@@ -10,6 +10,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from acer_tf import envs
 from acer_tf.envs.gymnasium import split_arguments
 from acer_tf.errors import InvalidEnvironment
+from tests.gymnasium_ids import TAXI
 
 
 class Corridor(gymnasium.Env):
@@ -118,7 +119,7 @@ def test_seeds(env_id):
     np.testing.assert_array_equal(play(0, num_envs=3), play(0)[:3])
 
 
-@pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", "Taxi-v4", "minatar/breakout", "atari/Pong"])
+@pytest.mark.parametrize("env_id", ["Corridor-v0", "CartPole-v1", TAXI, "minatar/breakout", "atari/Pong"])
 def test_returned_arrays_are_never_overwritten(env_id):
     env = envs.make(env_id, 2, 0)
     answers = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(30)]

@@ -9,6 +9,7 @@ from acer_tf import envs
 from acer_tf.envs.vector import VectorEnvironment
 from acer_tf.errors import EnvironmentFailure, InvalidEnvironment
 from tests.envs.test_vector_environment import Tape
+from tests.gymnasium_ids import TAXI
 
 A = 4
 CODES = np.array([[number >> bit & 1 for bit in range(A)] for number in range(16)])  # all masks of four actions
@@ -181,8 +182,8 @@ def test_masks_are_not_used_where_they_are_turned_off_or_there_are_none():
 
 
 def test_taxi_gives_its_own():
-    env = envs.make("taxi", 2, 3, factory=lambda: gymnasium.make("Taxi-v4"))
-    taxi = gymnasium.make("Taxi-v4").unwrapped
+    env = envs.make("taxi", 2, 3, factory=lambda: gymnasium.make(TAXI))
+    taxi = gymnasium.make(TAXI).unwrapped
     assert env.spec.action_masks and env.spec.num_actions == 6
     allowed = set()
     for step in rows_of(env, 450):

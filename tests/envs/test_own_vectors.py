@@ -19,6 +19,7 @@ from acer_tf.training.train import train
 from tests.envs.test_masks import CODES, A, ByMethod, Masked, Shown
 from tests.envs.test_masks import rows_of as masked_rows
 from tests.envs.test_workers import Nested
+from tests.gymnasium_ids import TAXI
 from tests.policies.test_export import make_metadata
 from tests.training.scripted import rows_of, small_settings, timeless
 
@@ -101,10 +102,10 @@ def test_its_action_masks_are_those_of_the_observations(mode):
     """In Taxi, as infos; after a pause too, and at the final observation of an episode that is cut."""
 
     def make(num_envs):
-        taxi = [lambda: gymnasium.make("Taxi-v4", max_episode_steps=7), lambda: gymnasium.make("Taxi-v4")]
+        taxi = [lambda: gymnasium.make(TAXI, max_episode_steps=7), lambda: gymnasium.make(TAXI)]
         return SyncVectorEnv(taxi[:num_envs], autoreset_mode=mode)
 
-    env, table = envs.make("Taxi-v4", 2, 0, factory=make), gymnasium.make("Taxi-v4").unwrapped
+    env, table = envs.make(TAXI, 2, 0, factory=make), gymnasium.make(TAXI).unwrapped
     assert env.spec.action_masks
     found = [env.reset()]
     for _ in range(30):
@@ -114,7 +115,7 @@ def test_its_action_masks_are_those_of_the_observations(mode):
             expected = table.action_mask(place).astype(bool)
             assert (legal == expected).all()
     assert sum(step.last[0] and not legal.all() for step in found for legal in [step.legal[0]]) >= 3
-    assert not envs.make("Taxi-v4", 2, 0, factory=make, action_masks=False).spec.action_masks
+    assert not envs.make(TAXI, 2, 0, factory=make, action_masks=False).spec.action_masks
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])

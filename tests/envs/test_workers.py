@@ -23,6 +23,7 @@ from acer_tf.errors import EnvironmentFailure, InvalidEnvironment, SettingsError
 from acer_tf.runs.signals import USUAL
 from acer_tf.settings import make_settings
 from acer_tf.training.train import train
+from tests.gymnasium_ids import TAXI
 from tests.training.scripted import check_progress, small_settings, timeless
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ def steps_of(env_id, num_envs, count=40, **options):
         ("nested", Nested),
         ("Pendulum-v1", None),
         ("minatar/breakout", None),
-        ("Taxi-v4", None),
+        (TAXI, None),
         pytest.param("dm_control/cartpole-swingup-v0", None, marks=pytest.mark.slow),
     ],
 )

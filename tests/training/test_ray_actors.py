@@ -21,6 +21,7 @@ from acer_tf.runs.checkpoint import Checkpoints
 from acer_tf.settings import make_settings
 from acer_tf.training.build import make_replay
 from acer_tf.training.train import train
+from tests.gymnasium_ids import TAXI
 from tests.training.scripted import check_progress, rows_of, small_settings, timeless
 from tests.training.test_runs_of_spaces import parted_cart_pole
 
@@ -40,7 +41,7 @@ TASKS: dict[str, tuple[dict, Callable | None]] = {
     "stacked frames": ({"env": "atari/Pong", "replay_ratio": 1.0}, None),
     "continuous actions": ({"env": "control/reacher3", "agent": "acer_continuous", "total_steps": 600}, None),
     "recurrent with action masks": (
-        {"env": "Taxi-v4", "preset": "classic", "network": "mlp", "lstm_units": 256, "burn_in": 5},
+        {"env": TAXI, "preset": "classic", "network": "mlp", "lstm_units": 256, "burn_in": 5},
         None,
     ),
     "several arrays": ({"env": "Parted", "preset": "classic"}, parted_cart_pole),
