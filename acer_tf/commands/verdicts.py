@@ -24,8 +24,8 @@ WORDS = (
     "does not say so, all methods and ablations have one learning rate and one δ. The torso on control tasks was "
     "chosen after thirty draws with one for policy and critic had the paper's order reversed; that the trust region "
     "helps held with both. A fifth seed was run on walker2d because four left TIS at p = 0.057. On MinAtar at "
-    "300,000 steps the runs at replay ratio 8 with and without trust region stand in two rows; that it helps there is "
-    "one p of 0.040 of ten comparisons, looked at four times: of Figure 4's claim only the half on Retrace is sure."
+    "300,000 steps the runs at replay ratio 8 with and without trust region stand in two rows; that it helps there "
+    "is one of several comparisons, looked at more than once, so of Figure 4's claim only the half on Retrace is sure."
 )
 
 FLAGS = cli.new_flags()

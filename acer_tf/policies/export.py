@@ -96,7 +96,7 @@ def _export(network: PolicyNetwork, metadata: Mapping[str, Any], directory: Path
     try:
         new.mkdir()
         (new / POLICY_METADATA).write_text(document, encoding="utf-8")
-        with _silent_tensorflow():
+        with _silent():
             _archive(network).write_out(str(new), verbose=False)
     except tf.errors.OpError as error:
         raise OSError(f"policy not written to {directory}: {error.message}") from error
@@ -136,15 +136,18 @@ def _clear(work: Path, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _silent_tensorflow() -> Iterator[None]:
-    """In an interactive Python, TensorFlow prints a notice for each SavedModel that it writes."""
-    logger = logging.getLogger("tensorflow")
+def _silent() -> Iterator[None]:
+    """Keras 3.8, and TensorFlow in an interactive Python, print a notice for each SavedModel that is written."""
+    logger, interactive = logging.getLogger("tensorflow"), keras.config.is_interactive_logging_enabled()
     level = logger.level
     logger.setLevel(max(level, logging.WARNING))
+    keras.config.disable_interactive_logging()
     try:
         yield
     finally:
         logger.setLevel(level)
+        if interactive:
+            keras.config.enable_interactive_logging()
 
 
 def policy_document(network: PolicyNetwork, metadata: Mapping[str, Any]) -> str:
