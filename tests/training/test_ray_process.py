@@ -48,8 +48,9 @@ class Cluster:
 CLUSTER = f"{__name__}:{Cluster.__name__}"
 
 
-def below(process: RayProcess) -> list[psutil.Process]:
-    guardian, deadline = psutil.Process(process._process.pid), time.monotonic() + 60
+def below(guardian: psutil.Process) -> list[psutil.Process]:
+    """All processes under `guardian`, once each of `Cluster`'s has begun."""
+    deadline = time.monotonic() + 60
     while sum(each.name() == "sleep" for each in guardian.children(recursive=True)) < 4:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -80,7 +81,7 @@ def test_what_its_methods_return_and_raise_comes_back_with_its_notes():
 @pytest.mark.parametrize("which", ["object", "guardian", "closed"])
 def test_its_end_is_an_error_here_and_leaves_no_process(which: str):
     process = RayProcess(CLUSTER)
-    found = below(process)
+    found = below(psutil.Process(process._process.pid))
     if which == "closed":
         process.close()
         assert gone(found, 0)
@@ -190,8 +191,7 @@ time.sleep(1000)
 """
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     guardian = psutil.Process(int(parent.stdout.readline()))
-    found = [guardian, *guardian.children(recursive=True)]
-    assert len(found) > 5
+    found = [guardian, *below(guardian)]
     parent.kill()
     parent.wait()
     time.sleep(0.1)
